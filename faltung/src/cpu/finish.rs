@@ -1,6 +1,7 @@
-//! Results of any type: where they are, and how sums become results.
+//! The results of a block as bytes, and the conversion of sums to results.
 //!
-//! The type is a value, and a type parameter only of the tiles. So there is one instance of what is around them.
+//! Their type is a [`PixelType`] at run time. Only the register tiles have it as a type parameter. All other code is
+//! compiled once.
 
 use std::ops::Range;
 
@@ -9,16 +10,15 @@ use super::tile::{ROWS, To};
 use super::uncertain::Uncertain;
 use crate::{Pixel, PixelType};
 
-/// The results of a block: a part of each of some rows.
+/// The results of a block: for each of its rows, the bytes of the block's columns.
 pub(super) struct Results<'a> {
-    /// The bytes of each part.
     rows: Vec<&'a mut [u8]>,
     pixel: PixelType,
 }
 
 impl<'a> Results<'a> {
     /// # Panics
-    /// If the rows are not of one length, or have parts of values.
+    /// If the rows differ in length, or their length is no multiple of a value's.
     pub(super) fn new(rows: Vec<&'a mut [u8]>, pixel: PixelType) -> Self {
         let length = rows.first().map_or(0, |row| row.len());
         assert!(length.is_multiple_of(pixel.bytes()) && rows.iter().all(|row| row.len() == length));
@@ -52,18 +52,18 @@ impl<'a> Results<'a> {
         set(pixel, self.part(row, column..column + 1), value);
     }
 
-    /// Whether the value of this column is aligned to `bytes` in each row.
-    pub(super) fn is_aligned(&self, column: usize, bytes: usize) -> bool {
+    /// Whether the value of this column is aligned to `bytes` in each of some rows.
+    pub(super) fn is_aligned(&self, rows: Range<usize>, column: usize, bytes: usize) -> bool {
         let before = column * self.pixel.bytes();
-        self.rows.iter().all(|row| row[before..].as_ptr().addr().is_multiple_of(bytes))
+        self.rows[rows].iter().all(|row| row[before..].as_ptr().addr().is_multiple_of(bytes))
     }
 
-    /// How many bytes after a multiple of `bytes` the first row begins.
+    /// The address of the first row modulo `bytes`.
     pub(super) fn bytes_past(&self, bytes: usize) -> usize {
         self.rows.first().map_or(0, |row| row.as_ptr().addr() % bytes)
     }
 
-    /// Where a tile writes its results: up to [`ROWS`] rows from `row` on. Its column 0 is column `first` here.
+    /// Pointers to up to [`ROWS`] rows from `row` on. They point to column `first`, which is column 0 of the tiles.
     pub(super) fn to(&mut self, row: usize, first: usize) -> To {
         let (bytes, mut rows) = (self.pixel.bytes(), [std::ptr::null_mut(); ROWS]);
         for (to, row) in rows.iter_mut().zip(&mut self.rows[row..]) {
@@ -82,12 +82,13 @@ pub(super) fn set(pixel: PixelType, to: &mut [u8], value: f32) {
     }
 }
 
-/// Writes `N` vectors of results of type `pixel`. They are those of row `place.0` of a band from column `place.1` on,
-/// which is a multiple of a vector. Integers are rounded and saturated, and the uncertain ones are noted.
+/// Writes `N` vectors as results of type `pixel`: integers are rounded and saturated, and the uncertain ones are noted.
+/// `row` counts in the band. `column` is a multiple of a vector.
 ///
 /// # Safety
-/// - `to` is valid for writes of `N` vectors of values.
-/// - `uncertain` [has room](Uncertain::has_room) for them; the row is below [`ROWS`].
+/// - `to` is valid for writes of `N * LANES` values of type `pixel`, aligned or not.
+/// - `uncertain` is what [`Uncertain::notes`] gave, and [has room](Uncertain::has_room) for these vectors of `LANES`
+///   lanes. `row` is below [`ROWS`].
 #[inline(always)]
 pub(super) unsafe fn put<S: Simd, const N: usize>(
     simd: S,
@@ -143,9 +144,11 @@ impl Sum for f32 {
 
 /// Makes results of a row of sums: `sum * unit`, then scale and offset, then the conversion to their type.
 pub(super) struct FinishRow<'a, T> {
-    /// As many as there are results, and more, up to a multiple of a tile's columns.
+    /// A sum for each result, and padding up to a multiple of a tile's columns.
     pub(super) sums: &'a [T],
+    /// The factor of the sums.
     pub(super) unit: f32,
+    /// Scale and offset, if they are not 1 and 0.
     pub(super) last_step: Option<(f32, f32)>,
     pub(super) uncertain: &'a mut Uncertain,
     pub(super) pixel: PixelType,
@@ -162,7 +165,8 @@ impl<T: Sum> Work for FinishRow<'_, T> {
         let bytes_at_once = V * S::LANES * pixel.bytes();
         let padded = (to.len() / pixel.bytes()).next_multiple_of(V * S::LANES);
         let mut buffer = [0_u8; 64 * size_of::<f32>()];
-        assert!(sums.len() >= padded && uncertain.has_room(padded) && bytes_at_once <= buffer.len());
+        assert!(to.len().is_multiple_of(pixel.bytes()) && bytes_at_once <= buffer.len());
+        assert!(sums.len() >= padded && uncertain.has_room(S::LANES, padded));
         let mut uncertain = uncertain.notes();
         for (x, to) in (0..).step_by(V * S::LANES).zip(to.chunks_mut(bytes_at_once)) {
             let mut values = [simd.splat(0.0); V];

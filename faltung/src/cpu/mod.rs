@@ -124,13 +124,15 @@ impl Convolution {
     /// of the library.
     ///
     /// # Panics
-    /// If a slice has not the bytes of the problem's values, or does not begin where a value can.
+    /// If a slice has not the bytes of the problem's values, or `source` does not begin where a value can. The FFT asks
+    /// that of `result`, too.
     pub(crate) fn run(&self, problem: &Problem, source: &[u8], result: &mut [u8]) -> Result<()> {
         let streaming = self.level == Level::Avx512 && result.len() >= MANY_VALUES * size_of::<f32>();
         self.run_as(streaming, problem, source, result)
     }
 
-    /// [`run`](Self::run), with non-temporal stores or without. With them, the direct method prefetches images of `f32`.
+    /// [`run`](Self::run), with non-temporal stores or without. With them, the direct method prefetches images of
+    /// `f32`.
     fn run_as(&self, streaming: bool, problem: &Problem, source: &[u8], result: &mut [u8]) -> Result<()> {
         let PixelFormat { input, output, .. } = problem.format();
         let bytes = [input, output].map(|of| problem.values() * of.bytes());
@@ -250,9 +252,9 @@ fn in_blocks<T: Default>(
     });
 }
 
-/// Cuts the result, rows of `width` bytes, into blocks: the columns of `cut` are bytes, too. The calling thread and those
-/// of the rayon pool compute them. `compute` gets its thread's scratch memory, the row and the byte in it where a block
-/// begins, and the parts of its rows.
+/// Cuts the result into blocks. `width` and the columns of `cut` are in bytes. The calling thread and those of the
+/// rayon pool compute the blocks. `compute` gets scratch memory, the block's first row, its first byte in a row, and
+/// its part of each row.
 fn try_in_blocks<T: Default, E: Send>(
     width: usize,
     cut: Cut,
@@ -280,7 +282,7 @@ fn try_in_blocks<T: Default, E: Send>(
     })
 }
 
-/// The size of the blocks, in rows and in values of a row.
+/// The size of the blocks, in rows and in values of a row, or in bytes for [`try_in_blocks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cut {
     rows: usize,

@@ -50,7 +50,7 @@ pub(super) struct Scratch {
 }
 
 impl Narrow<'_> {
-    /// Computes the rows of `results`, bytes of which the first are those of row `top`.
+    /// Computes some rows. `results` are their bytes, and `top` is the first row.
     pub(super) fn compute(&self, scratch: &mut Scratch, top: usize, results: &mut [u8]) {
         let (problem, step) = (self.problem, self.problem.format().channels);
         let width = problem.row_values();
@@ -143,7 +143,7 @@ impl Narrow<'_> {
     }
 }
 
-/// Writes the values of `from` to `to`, `width` values apart. A value has `BYTES` bytes.
+/// Writes a column: value i of `from` becomes value `i * width` of `to`. A value has `BYTES` bytes.
 fn copy_column<const BYTES: usize>(from: &[u8], to: &mut [u8], width: usize) {
     if width == 1 {
         return to.copy_from_slice(from);
@@ -174,7 +174,7 @@ impl Work for Taps<'_> {
         let Self { taps, finish, pixel, to, uncertain } = self;
         let count = to.len() / pixel.bytes();
         assert!(count.is_multiple_of(SUMS * S::LANES) && taps.iter().all(|(_, pixels)| pixels.len() >= count));
-        assert!(uncertain.has_room(count));
+        assert!(uncertain.has_room(S::LANES, count));
         let mut uncertain = uncertain.notes();
         for first in (0..count).step_by(SUMS * S::LANES) {
             let mut vectors = [simd.splat(0.0); SUMS];

@@ -50,10 +50,11 @@ pub(super) fn source_width(level: Level, window: &Window, width: usize) -> usize
 }
 
 impl Panel<'_> {
-    /// Computes the panel. Output x of its first row becomes column `place.1 + x` of row `place.0` of `results`.
+    /// Computes the panel. `place` is a row and a column of `results`: those of output 0 of the first row.
     ///
     /// # Panics
-    /// If rows are missing or too short, or the CPU does not have `level`.
+    /// If there are fewer source rows than the window has, if a row or `results` is too small, or if the CPU does not
+    /// have `level`.
     pub(super) fn compute(
         &self,
         level: Level,
@@ -68,10 +69,11 @@ impl Panel<'_> {
         assert!(self.rows.len() >= self.window.height());
         let height = self.rows.len() - (self.window.height() - 1);
         assert!(results.height() >= place.0 + height && results.width() >= place.1 + end);
-        assert!(uncertain.has_room(start + (end - start).next_multiple_of(tile_width(level))));
+        assert!(uncertain.has_room(level.lanes(), start + (end - start).next_multiple_of(tile_width(level))));
         match results.pixel() {
             PixelType::F32 => {
-                let aligned = self.hints.non_temporal && results.is_aligned(place.1 + start, LINE);
+                let rows = place.0..place.0 + height;
+                let aligned = self.hints.non_temporal && results.is_aligned(rows, place.1 + start, LINE);
                 level.run(Bands::<f32>::new(self, height, results, place, aligned, uncertain));
             }
             PixelType::U8 => level.run(Bands::<u8>::new(self, height, results, place, false, uncertain)),
@@ -88,7 +90,7 @@ struct Bands<'a, 'r, U> {
     place: (usize, usize),
     non_temporal: bool,
     uncertain: &'a mut Uncertain,
-    /// The type of the results. A branch for it in the tiles would cost a tenth of the time of 3 x 3.
+    /// The type of the results. Were it a value, the branch after each output row would make 3 x 3 a tenth slower.
     type_of: PhantomData<U>,
 }
 
@@ -115,7 +117,9 @@ impl<U: Pixel> Work for Bands<'_, '_, U> {
         for top in (0..height).step_by(ROWS) {
             let (rows, count) = (&panel.rows[top..], ROWS.min(height - top));
             let to = results.to(place.0 + top, place.1);
-            // SAFETY: the source rows are long enough, and so are the results, aligned if they are to be.
+            // SAFETY: `count` is from 1 to ROWS. `compute` has asserted that the source rows are long enough, that
+            // `results` has these rows and columns, aligned if they are to be, and that `uncertain` has room. `results`
+            // is borrowed mutably, so no source row overlaps it. The fence comes after the loop.
             unsafe { band::<S, U, V>(simd, panel, rows, count, &to, non_temporal, &mut uncertain) };
         }
         if non_temporal {
@@ -182,7 +186,8 @@ impl Shape {
 ///   asserts.
 /// - The first `count` rows of `to` are valid for writes of the panel's columns, and no source row overlaps them.
 /// - `uncertain` has room for whole tiles.
-/// - With `non_temporal`, the results are `f32`, and the first one of every row is aligned to [`LINE`].
+/// - With `non_temporal`, the results are `f32`, column `columns.start` of each row is aligned to [`LINE`], and the
+///   caller ends the stores with a [fence](Simd::fence).
 #[inline(always)]
 unsafe fn band<S: Simd, U: Pixel, const V: usize>(
     simd: S,
@@ -196,7 +201,7 @@ unsafe fn band<S: Simd, U: Pixel, const V: usize>(
     let Panel { window, columns: Range { start, end }, hints, .. } = panel.clone();
     let bytes = U::TYPE.bytes();
     let next_band = ROWS + window.height() - 1;
-    // No tile goes beyond this column. Source rows have `window.beyond()` more values, notes of uncertain results none.
+    // No tile goes beyond this column. Source rows have `window.beyond()` values after it. `uncertain` ends here.
     let padded = start + (end - start).next_multiple_of(V * S::LANES);
     let mut x = start;
     while x < end {
@@ -213,11 +218,11 @@ unsafe fn band<S: Simd, U: Pixel, const V: usize>(
             }
         }
 
-        // The results of any type fit.
+        // `f32` is the largest type of results.
         let mut buffer = [const { [const { MaybeUninit::<f32>::uninit() }; MOST_COLUMNS] }; ROWS];
         let is_whole = left >= columns;
         let of_results = To { offset: x * bytes, ..*to };
-        // One value, and not a reference to one of two: a tile reads it for each row.
+        // A copy, not a reference to one of two: each row of the tile reads it, and a reference costs a load more.
         let of_tile = if is_whole {
             of_results
         } else {

@@ -16,10 +16,11 @@
 //!             splat W[s - r, l]
 //!             for v in 0..V   sums[r][v] = fma(W[s - r, l], pixels[v], sums[r][v])
 //! ```
-//! For a fixed r, s ascends as k does, and l ascends within it: the order of the contract. Registers have no index, so
-//! `low..high` must be constants. Therefore the first and the last `R - 1` source rows are written out. Those between
-//! serve all `R` rows, in a loop. So no source row chooses its code by a branch. A row with few products could not hide
-//! the branch's cost.
+//! For a fixed r, s ascends as k does, and l ascends within it: the order of the contract.
+//!
+//! Sums are in registers, which have no index. So `low..high` must be constants, and the first and the last `R - 1`
+//! source rows are written out. The source rows between them serve all `R` rows, in a loop. No source row needs a
+//! branch. Source rows with few products would be too short to hide one.
 //!
 //! `R` is 6, 3, 2 or 1: at most the window's rows, and at most the output rows that are left. The portable level
 //! takes 2 or 1. For some small windows [`small`] writes all source rows out.
@@ -27,7 +28,7 @@
 //! # Registers and loads
 //! With `R = 6`:
 //!
-//! | level | sums | pixels | coefficient | of | loads for a full step | multiply-adds |
+//! | level | sums | pixels | coefficient | registers | loads for a full step | multiply-adds |
 //! | --- | --- | --- | --- | --- | --- | --- |
 //! | AVX-512, V = 4 | 24 | 4 | 1 or 2 | 32 | 4 (8 lines) + 6 | 24 |
 //! | AVX2, V = 2 | 12 | 2 | 1 or 2 | 16 | 2 (3 lines) + 6 | 12 |
@@ -45,7 +46,7 @@ use super::simd::Simd;
 use super::uncertain::Uncertain;
 use crate::{Pixel, PixelType, Problem};
 
-/// Output rows of a tile.
+/// The most output rows of a tile, and the rows of a band.
 pub(super) const ROWS: usize = 6;
 
 /// A window as the tile reads it.
@@ -117,7 +118,7 @@ impl Window {
 pub(super) struct To {
     /// The start of each output row, or of each row of a buffer.
     pub(super) rows: [*mut u8; ROWS],
-    /// How many bytes after it the tile begins.
+    /// Bytes from there to the tile's first column.
     pub(super) offset: usize,
 }
 
@@ -135,7 +136,7 @@ pub(super) struct Tile<'a> {
     pub(super) window: &'a Window,
     /// The source rows: `rows[s]` is row s of the first output row's window.
     pub(super) rows: &'a [&'a [f32]],
-    /// The tile's first column. In a source row, the first value of its window.
+    /// The tile's first column. Value `x` of a source row is the first value of that column's window.
     pub(super) x: usize,
     pub(super) to: &'a To,
     /// Use non-temporal stores. Only for results of `f32`.
@@ -160,7 +161,7 @@ pub(super) unsafe fn tile<S: Simd, U: Pixel, const V: usize, const COLUMN: bool>
 ) {
     let mut row = 0;
     while row < count {
-        // `of_rows` needs a window of at least as many rows. Then each step of its loop serves all of them.
+        // `of_rows` needs a window of at least `R` rows. Then each source row of its loop serves all `R` output rows.
         let most = (count - row).min(tile.window.height);
         // SAFETY: rows and pointers are as this function requires; each arm takes at most `most` rows.
         row += unsafe {
@@ -194,8 +195,8 @@ unsafe fn of_rows<S: Simd, U: Pixel, const V: usize, const R: usize, const COLUM
         ($s:expr, $low:expr, $high:expr) => {
             // SAFETY: there are first + R + height - 1 rows, of which this is one, with values beyond x.
             let pixels = unsafe { rows.get_unchecked(first + $s).as_ptr().add(x) };
-            // The place of W[s, 0]. W[s - r, 0] lies r values further. If s >= height, the place is before the window's
-            // memory, and only places with r > s - height are read.
+            // The address of W[s, 0]. That of W[s - r, 0] is r values further. For s >= height it lies before `packed`,
+            // and only addresses with r > s - height are read, which lie inside.
             let coefficients = window.packed.as_ptr().wrapping_offset(height as isize - 1 - $s as isize);
             for l in 0..width {
                 let mut loaded = [simd.splat(0.0); V];
@@ -308,8 +309,9 @@ pub(super) unsafe fn small<S: Simd, U: Pixel, const V: usize, const WIDTH: usize
 /// Finishes and writes output row `row` of a tile.
 ///
 /// # Safety
-/// The row is valid for writes of `V` vectors from the tile's first column on, aligned as the tile says. `uncertain` has
-/// room for them.
+/// The row is valid for writes of `V` vectors from the tile's first column on. `uncertain` has room for them. With
+/// `non_temporal`, the row is aligned to the size of a vector, and the caller ends the stores with a
+/// [fence](Simd::fence).
 #[inline(always)]
 unsafe fn write<S: Simd, U: Pixel, const V: usize>(
     simd: S,

@@ -1,4 +1,4 @@
-//! Integer results that are uncertain: which they are, and how near to the boundary of two integers that is.
+//! Which integer results are uncertain, and how far from an integer a result may be to be certain.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use super::tile::ROWS;
 pub(super) struct Limits {
     /// Of any result. Infinity if all are certain.
     pub(super) any: f32,
-    /// Of results below [`HALF`](Self::HALF): their sums have fewer digits before the point, and more behind it.
+    /// Of results below [`HALF`](Self::HALF). Their sums are smaller, so they round in smaller steps.
     pub(super) below_half: f32,
     /// Of results below [`QUARTER`](Self::QUARTER).
     pub(super) below_quarter: f32,
@@ -45,6 +45,7 @@ impl Limits {
 }
 
 /// Which results of a band are uncertain: they could round to another whole number if they were computed in order.
+/// Each band overwrites the notes of the band before it.
 #[derive(Debug)]
 pub(super) struct Uncertain {
     pub(super) limits: Limits,
@@ -59,7 +60,7 @@ pub(super) struct Uncertain {
 }
 
 impl Uncertain {
-    /// No result is.
+    /// All results are certain. Nothing is noted.
     pub(super) fn none() -> Self {
         Self { limits: Limits::NONE, lanes: Vec::new(), values: Vec::new(), vectors: 0, of_vector: 1 }
     }
@@ -73,7 +74,7 @@ impl Uncertain {
         Self { limits, lanes: vec![0; vectors * ROWS], values: Vec::new(), vectors, of_vector: level.lanes() }
     }
 
-    /// Keeps uncertain results before rounding.
+    /// From now on also keeps the unrounded results of each vector that has an uncertain one.
     pub(super) fn keep_values(&mut self) {
         self.values.resize(self.lanes.len() * self.of_vector, 0.0);
     }
@@ -88,15 +89,17 @@ impl Uncertain {
         (self.vectors != 0).then_some(self)
     }
 
-    /// Whether there is room for the vectors of `width` columns of each row.
-    pub(super) fn has_room(&self, width: usize) -> bool {
-        self.vectors == 0 || self.vectors * self.of_vector >= width
+    /// Whether there is room for `width` columns of each row, in vectors of `lanes` lanes. None is needed where all
+    /// results are certain.
+    pub(super) fn has_room(&self, lanes: usize, width: usize) -> bool {
+        self.vectors == 0 || self.of_vector == lanes && self.vectors * lanes >= width
     }
 
     /// Notes which lanes of `N` vectors of row `row` are uncertain, from vector `vector` on.
     ///
     /// # Safety
-    /// There is [room](Self::has_room) for them, and `row` is below [`ROWS`].
+    /// `self` comes from [`notes`](Self::notes). There is [room](Self::has_room) for the vectors, of `LANES` lanes, and
+    /// `row` is below [`ROWS`].
     #[inline(always)]
     pub(super) unsafe fn note<S: Simd, const N: usize>(
         &mut self,

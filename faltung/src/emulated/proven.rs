@@ -141,6 +141,7 @@ fn separable_masks_have_the_bits_of_ordered_sums() {
         }
     }
     println!("{ran:?}");
+    assert_eq!(ran.len(), 24, "three variants, two types and four numbers of channels");
     for ((variant, input, channels), count) in ran {
         // The error bound of the tensor cores proves no `u16`.
         let is_provable = variant != Variant::SeparableTensorCore.name() || input == PixelType::U8.name();

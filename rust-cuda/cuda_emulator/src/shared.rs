@@ -120,8 +120,8 @@ pub(crate) enum Trouble {
 pub(crate) struct Shared {
     /// The value of each byte. All bytes are those of whole words.
     values: Vec<u8>,
-    /// The record of each word, or of its first byte if the word is split. These lie close together, because few words
-    /// are split.
+    /// The record of each word, or of its first byte if it is split. Few words are split, so most accesses need only
+    /// these. Without the other records between them, more of them fit in a cache line.
     firsts: Vec<Byte>,
     /// The records of the other bytes of each word, if it is split.
     others: Vec<[Byte; WORD - 1]>,
@@ -295,7 +295,7 @@ impl Shared {
     pub(crate) fn store(&mut self, address: usize, from: &[u8], thread: u16, site: u16) -> Result<(), Trouble> {
         let to = &mut self.values[address..address + from.len()];
         match (to.as_mut_array::<WORD>(), from.as_array::<WORD>()) {
-            // Without a call of `memcpy`.
+            // The length is a constant here, so this is one move and no call of `memcpy`.
             (Some(to), Some(from)) => *to = *from,
             _ => self.values[address..address + from.len()].copy_from_slice(from),
         }

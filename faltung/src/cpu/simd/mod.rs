@@ -295,8 +295,8 @@ impl Level {
         }
     }
 
-    /// Vectors of a row of a tile. With 6 rows these are 24 sums for 32 registers, and 12 for 16. The portable level has
-    /// 2 rows, so 8 sums.
+    /// Vectors of a row of a tile. With 6 rows, a tile has 24 sums in 32 registers, or 12 in 16. The portable level has
+    /// 2 rows, so 8.
     pub(super) const fn vectors(self) -> usize {
         match self {
             Self::Avx512 | Self::Neon | Self::Portable => 4,

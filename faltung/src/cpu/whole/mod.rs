@@ -45,7 +45,7 @@ pub(super) struct Whole {
     unit: f32,
     /// The sums of a window fit 16 bits.
     is_short: bool,
-    /// Results are bytes, sums over `2^shift`.
+    /// If set, results are bytes: the sum over `2^shift`, rounded half to even.
     shift: Option<u32>,
     limits: Limits,
 }

@@ -256,7 +256,8 @@ impl Work for WeighFloats<'_> {
     }
 }
 
-/// `to = sums / 2^shift`, rounded half to even. No quotient is larger than 255. `sums` has [`SLACK`] values more.
+/// `to = sums / 2^shift`, rounded half to even. No quotient is larger than 255. `sums` has [`SLACK`] more values than
+/// `to`.
 pub(super) struct ShiftRow<'a> {
     pub(super) sums: &'a [u16],
     pub(super) shift: u32,

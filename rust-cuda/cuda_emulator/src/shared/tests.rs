@@ -59,6 +59,19 @@ fn bytes_of_a_word_keep_its_history() {
     assert_eq!(shared.split, [false; 4]);
 }
 
+/// The clock starts again, also for the bytes of a word that is split: what is written stays written.
+#[test]
+fn the_clock_starts_again() {
+    let mut shared = block();
+    (shared.clock, shared.barrier) = (u32::MAX - 1, u32::MAX - 1);
+    shared.store(1, &[7], 0, 0).unwrap();
+    shared.next_interval();
+    shared.next_interval();
+    let mut seen = [0];
+    shared.load(1, &mut seen, 1, 0).unwrap();
+    assert_eq!(seen, [7]);
+}
+
 #[test]
 fn what_another_block_wrote_is_unwritten() {
     let mut shared = block();
