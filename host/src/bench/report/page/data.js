@@ -6,8 +6,6 @@ const reports = data.reports ?? [];
 const isNumber = value => typeof value === "number" && Number.isFinite(value);
 const BYTES = {u8: 1, u16: 2, i16: 2, f16: 2, f32: 4, f64: 8};
 
-/** Today's name of a variant that had another name when it was measured. */
-
 /** All rows of the reports of `host bench`, with what the drawings need of their reports. */
 const rows = reports.flatMap(report => report.document.rows.map((row, index) => {
   const output = row.output ?? row.pixel;
