@@ -29,7 +29,7 @@ pub struct GpuInfo {
     pub pci_address: Option<String>,
     /// The newest CUDA version that the driver supports, major and minor.
     pub cuda: (u32, u32),
-    /// The coefficients of the cost model that were measured on this device, if they were.
+    /// The coefficients of the cost model that `host calibrate` measured on this machine, if it did.
     pub costs: Option<&'static Costs>,
 }
 
@@ -44,7 +44,7 @@ impl GpuInfo {
             clock_mhz: self.clock_mhz,
             memory_gb_s: self.memory_gb_s,
             l2_bytes: self.l2_bytes,
-            costs: self.costs,
+            costs: Some(self.costs.unwrap_or_else(|| Costs::shipped_for(&self.name))),
         }
     }
 

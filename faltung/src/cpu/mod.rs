@@ -52,6 +52,7 @@ pub(crate) mod whole;
 mod tests;
 
 use std::convert::Infallible;
+use std::sync::OnceLock;
 
 use crate::parallel::{self, threads};
 use crate::{ErrorBound, PixelFormat, Problem, Result};
@@ -200,7 +201,9 @@ impl Convolution {
 /// The CPU's name as it gives it itself, or that of its architecture.
 #[must_use]
 pub fn name() -> String {
-    brand().unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+    // In a virtual machine each CPUID instruction takes some 20 us.
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| brand().unwrap_or_else(|| std::env::consts::ARCH.to_owned())).clone()
 }
 
 /// The CPU in one line for people, such as "CPU: AMD EPYC, 2 threads, AVX-512".

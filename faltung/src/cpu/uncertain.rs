@@ -48,7 +48,7 @@ impl Limits {
 /// Each band overwrites the notes of the band before it.
 #[derive(Debug)]
 pub(super) struct Uncertain {
-    pub(super) limits: Limits,
+    limits: Limits,
     /// For each vector of each row a bit for each lane.
     lanes: Vec<u16>,
     /// The results before rounding of vectors with uncertain lanes. Empty if they are not kept.

@@ -222,15 +222,23 @@ pub struct Costs {
     pub kernel: HashMap<String, Terms>,
 }
 
-/// The costs that ship.
-static SHIPPED: LazyLock<Costs> =
-    LazyLock::new(|| include_str!("costs/h100.csv").parse().expect("the costs that ship are right; a test reads them"));
+/// The costs that ship, the H100's first.
+static SHIPPED: LazyLock<[Costs; 2]> = LazyLock::new(|| {
+    [include_str!("costs/h100.csv"), include_str!("costs/h200.csv")]
+        .map(|text| text.parse().expect("the costs that ship are right; a test reads them"))
+});
 
 impl Costs {
-    /// Those that ship, measured on an H100.
+    /// Those that ship, measured on an H100 and on an H200.
     #[must_use]
-    pub fn shipped() -> &'static Self {
-        &SHIPPED
+    pub fn shipped() -> &'static [Self] {
+        &*SHIPPED
+    }
+
+    /// Of those that ship, the ones that were measured on a device of this name. Those of the H100 if there are none.
+    #[must_use]
+    pub fn shipped_for(device: &str) -> &'static Self {
+        SHIPPED.iter().find(|costs| costs.device == device).unwrap_or(&SHIPPED[0])
     }
 
     /// The predicted time of `terms` for a kernel on a device with these limits, in microseconds. Infinite for a kernel

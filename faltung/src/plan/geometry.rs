@@ -26,7 +26,7 @@ pub struct Limits {
     pub memory_gb_s: u32,
     /// The second-level cache, in bytes.
     pub l2_bytes: u64,
-    /// What kernels cost on this very device, if that was measured. None: as on the device that resembles it most.
+    /// What kernels cost: measured on this device, or on another one and then scaled to this one. None: as on an H100.
     pub costs: Option<&'static Costs>,
 }
 
@@ -42,10 +42,10 @@ impl Limits {
         costs: None,
     };
 
-    /// What kernels cost on this device.
+    /// What kernels cost.
     #[must_use]
     pub fn costs(&self) -> &'static Costs {
-        self.costs.unwrap_or_else(Costs::shipped)
+        self.costs.unwrap_or(&Costs::shipped()[0])
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use faltung::plan::Limits;
+use faltung::plan::cost::Costs;
 use faltung::{DeviceChoice, calibration};
 use host::calibrate::{Matrix, Quality, calibrate};
 
@@ -14,7 +15,8 @@ use super::{Outcome, Usage, output};
 /// Measure this GPU's kernels, so that `auto` takes the fastest one
 ///
 /// Takes about two minutes. The coefficients are kept in a file in your folder for caches, which later runs read.
-/// Without that file `auto` uses coefficients that were measured on another GPU, scaled to this one.
+/// Without that file `auto` uses coefficients that ship: those of an H200 for an H200, and for any other GPU those of an
+/// H100, scaled.
 #[derive(clap::Args)]
 pub(super) struct Args {
     /// The GPU
@@ -72,8 +74,9 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
         write(path, &text)?;
         // For the rest of the program's life.
         let own: &'static _ = Box::leak(Box::new(found.costs));
-        for (name, costs) in [("coefficients that ship", None), ("measured coefficients", Some(own))] {
-            let quality = matrix.quality(Limits { costs, ..gpu.limits() })?;
+        let shipped = Costs::shipped_for(&gpu.name);
+        for (name, costs) in [("coefficients that ship", shipped), ("measured coefficients", own)] {
+            let quality = matrix.quality(Limits { costs: Some(costs), ..gpu.limits() })?;
             output::result(format_args!("\n{}", report(name, &quality)))?;
         }
         output::result(format_args!("written to {}\n", path.display()))?;

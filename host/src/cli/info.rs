@@ -223,18 +223,17 @@ impl From<&Considered> for Candidate {
 impl Costs {
     /// Those that plans for the device use.
     fn of(device: &Device) -> Option<Self> {
-        let limits = match device.backend() {
-            "cpu" => return None,
-            _ => device.gpu().map_or(Limits::H100, GpuInfo::limits),
-        };
-        let error = device
-            .gpu()
+        if device.backend() == "cpu" {
+            return None;
+        }
+        let gpu = device.gpu();
+        let error = gpu
             .and_then(|gpu| calibration::file(&gpu.name))
             .and_then(|path| calibration::read(&path).err())
             .map(|error| error.to_string());
-        let costs = limits.costs();
+        let costs = gpu.map_or(Limits::H100, GpuInfo::limits).costs();
         let (device, date) = (costs.device.clone(), costs.date.clone());
-        Some(Self { device, date, calibrated: limits.costs.is_some(), error })
+        Some(Self { device, date, calibrated: gpu.is_some_and(|gpu| gpu.costs.is_some()), error })
     }
 }
 
