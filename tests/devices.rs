@@ -42,8 +42,8 @@ use self::strips::{strips, strips_of_each, strips_of_values};
 use self::transfers::{huge, page_locked, repeated_in_bands, repeated_small_images, rows_with_gaps};
 
 /// Tests beside which no other one may run. One counts the device's free memory. During a capture the driver fails
-/// `cuCtxSynchronize` of any thread, which many tests call, and ends the capture. Work in the legacy default stream also
-/// ends the capture of a blocking stream.
+/// `cuCtxSynchronize` of any thread, which many tests call, and ends the capture. Work in the legacy default stream
+/// also ends the capture of a blocking stream.
 const ALONE: [&str; 4] = [
     "for_device_images",
     "array_filters_beside_a_capture",

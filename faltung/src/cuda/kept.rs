@@ -1,4 +1,5 @@
-//! Memory and modules that stay until the device is closed, because no event tells when the work that uses them is done.
+//! Memory and modules that stay until the device is closed, because no event tells when the work that uses them is
+//! done.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

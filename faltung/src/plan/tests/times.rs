@@ -72,8 +72,8 @@ fn devices_have_the_costs_of_their_model() {
     }
 }
 
-/// On an H200 memory is 1.4 times as fast, but `separable_ring` takes 0.88 of the H100's time. Its own coefficients know
-/// that another kernel is faster.
+/// The memory of an H200 is 1.4 times as fast as that of an H100, but `separable_ring` takes 0.88 of the time there.
+/// Only the H200's own coefficients tell that another kernel is faster.
 #[test]
 fn an_h200_has_its_own_choices() {
     let h200 = Limits { memory_gb_s: 4814, ..Limits::H100 };
