@@ -4,6 +4,9 @@
     cargo build --release -p host
     python3 docs/measurements/opencv.py target/release/host > docs/measurements/CPU.csv
 
+Sides of the images may follow the program: by default 512, 2048 and 4096. For a CPU with AVX2 alone, set
+`FALTUNG_CPU=avx2` and `OPENCV_CPU_DISABLE=AVX512-SKX`.
+
 Both get the same sizes, masks and number of threads. Rounds of both take turns; the shortest time of each counts, in
 us. Dense masks: `filter2D`. Separable ones: the faster of `sepFilter2D` and `GaussianBlur`. Borders are zero.
 `GaussianBlur` rounds its coefficients to 8 binary digits for bytes; all other results are those of `f32` coefficients.
@@ -21,6 +24,7 @@ import cv2
 import numpy as np
 
 ROUNDS = 3
+SIZES = [512, 2048, 4096]
 MASKS = (3, 5, 7, 9, 13, 31, 63)
 
 
@@ -58,13 +62,13 @@ def peers(image, side, separable, random):
     return {"filter2D": shortest(lambda: cv2.filter2D(image, -1, mask, borderType=border))}
 
 
-def main(host):
+def main(host, sizes):
     random = np.random.default_rng(1)
     print(f"OpenCV {cv2.__version__}, {cv2.getNumThreads()} threads", file=sys.stderr)
     table = csv.writer(sys.stdout, lineterminator="\n")
     heads = ["size", "pixel", "channels", "mask", "accuracy", "side", "method", "us", "peer", "peer_us", "ratio"]
     table.writerow(heads)
-    for size in (512, 2048, 4096):
+    for size in sizes:
         for pixel, channels in (("f32", 1), ("u8", 1), ("u8", 3)):
             image = random.random((size, size) if channels == 1 else (size, size, channels), dtype=np.float32)
             if pixel == "u8":
@@ -90,4 +94,4 @@ def main(host):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], [int(size) for size in sys.argv[2:]] or SIZES)

@@ -66,3 +66,34 @@ pub fn devices() -> crate::Result<Vec<GpuInfo>> {
     #[cfg(not(feature = "cuda"))]
     Err(crate::Error::NoDevice { reason: "faltung was built without its feature \"cuda\"".to_owned(), source: None })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plans use what was measured on the machine, else what ships for the model.
+    #[test]
+    fn own_coefficients_come_first() {
+        let own: &'static Costs = Box::leak(Box::new(Costs { device: "own".into(), ..Costs::shipped()[0].clone() }));
+        let used = |name: &str, costs| {
+            let info = GpuInfo {
+                number: 0,
+                name: name.into(),
+                compute_capability: (9, 0),
+                sm_count: 132,
+                memory_bytes: 1 << 36,
+                shared_bytes_per_block: 232_448,
+                clock_mhz: 1980,
+                memory_gb_s: 4814,
+                l2_bytes: 50 << 20,
+                pci_address: None,
+                cuda: (13, 0),
+                costs,
+            };
+            &*info.limits().costs().device
+        };
+        assert_eq!(used("NVIDIA H200", None), "NVIDIA H200");
+        assert_eq!(used("NVIDIA H200", Some(own)), "own");
+        assert_eq!(used("NVIDIA L4", None), "NVIDIA H100 80GB HBM3");
+    }
+}

@@ -235,10 +235,11 @@ impl Costs {
         &*SHIPPED
     }
 
-    /// Of those that ship, the ones that were measured on a device of this name. Those of the H100 if there are none.
+    /// Of those that ship, the ones that were measured on this model of GPU, by its name. Those of the H100 if there are
+    /// none. The name of another variant of a model begins with that of the model, such as "NVIDIA H200 NVL".
     #[must_use]
     pub fn shipped_for(device: &str) -> &'static Self {
-        SHIPPED.iter().find(|costs| costs.device == device).unwrap_or(&SHIPPED[0])
+        SHIPPED.iter().find(|costs| device.starts_with(&costs.device)).unwrap_or(&SHIPPED[0])
     }
 
     /// The predicted time of `terms` for a kernel on a device with these limits, in microseconds. Infinite for a kernel

@@ -26,7 +26,8 @@ pub struct Limits {
     pub memory_gb_s: u32,
     /// The second-level cache, in bytes.
     pub l2_bytes: u64,
-    /// What kernels cost: measured on this device, or on another one and then scaled to this one. None: as on an H100.
+    /// Measured coefficients of the cost model. If they are of another device, the model scales them. None: those of the
+    /// H100.
     pub costs: Option<&'static Costs>,
 }
 

@@ -209,7 +209,7 @@ impl Calibration {
     }
 }
 
-/// Measures all kernels on `device`, and fits the coefficients of the cost model. This takes about two minutes, with
+/// Measures all kernels on `device`, and fits the coefficients of the cost model. This takes about three minutes, with
 /// the driver's compilation of the kernels.
 ///
 /// # Errors

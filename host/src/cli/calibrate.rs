@@ -14,7 +14,7 @@ use super::{Outcome, Usage, output};
 
 /// Measure this GPU's kernels, so that `auto` takes the fastest one
 ///
-/// Takes about two minutes. The coefficients are kept in a file in your folder for caches, which later runs read.
+/// Takes three to four minutes. The coefficients are kept in a file in your folder for caches, which later runs read.
 /// Without that file `auto` uses coefficients that ship: those of an H200 for an H200, and for any other GPU those of
 /// an H100, scaled.
 #[derive(clap::Args)]

@@ -91,6 +91,8 @@ struct Costs {
     date: String,
     /// Whether they were measured on this machine, by `host calibrate`.
     calibrated: bool,
+    /// Whether they are of another model of GPU, and scaled to this one.
+    scaled: bool,
     /// Why a file of `host calibrate` is not used, if there is one.
     error: Option<String>,
 }
@@ -233,7 +235,9 @@ impl Costs {
             .map(|error| error.to_string());
         let costs = gpu.map_or(Limits::H100, GpuInfo::limits).costs();
         let (device, date) = (costs.device.clone(), costs.date.clone());
-        Some(Self { device, date, calibrated: gpu.is_some_and(|gpu| gpu.costs.is_some()), error })
+        let calibrated = gpu.is_some_and(|gpu| gpu.costs.is_some());
+        let scaled = gpu.is_some_and(|gpu| !gpu.name.starts_with(&costs.device)) && !calibrated;
+        Some(Self { device, date, calibrated, scaled, error })
     }
 }
 
@@ -373,12 +377,15 @@ impl Display for Info {
 impl Info {
     /// The table of what `auto` takes.
     fn write_choices(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(Costs { device, date, calibrated, error }) = &self.costs {
+        if let Some(Costs { device, date, calibrated, scaled, error }) = &self.costs {
             if let Some(error) = error {
                 writeln!(f, "costs     {error}")?;
             }
-            let whose =
-                if *calibrated { "measured on this machine" } else { "as shipped; `host calibrate` measures yours" };
+            let whose = match (calibrated, scaled) {
+                (true, _) => "measured on this machine",
+                (_, true) => "scaled to this GPU; `host calibrate` measures yours",
+                _ => "as shipped",
+            };
             writeln!(f, "costs     of {device}, {date}: {whose}")?;
         }
         let ([width, height], accuracy) = (self.size, Accuracy::default());

@@ -62,12 +62,14 @@ fn the_costs_that_ship_know_all_kernels() {
     }
 }
 
-/// A device has the coefficients that were measured on its own model. An unknown one has those of the H100.
+/// A device has the coefficients that were measured on its own model. Other models have those of the H100.
 #[test]
 fn devices_have_the_costs_of_their_model() {
     let device = |name| &*Costs::shipped_for(name).device;
-    assert_eq!(device("NVIDIA H200"), "NVIDIA H200");
-    for name in ["NVIDIA H100 80GB HBM3", "NVIDIA H200 NVL", ""] {
+    for name in ["NVIDIA H200", "NVIDIA H200 NVL", "NVIDIA H200 MIG 3g.71gb"] {
+        assert_eq!(device(name), "NVIDIA H200");
+    }
+    for name in ["NVIDIA H100 80GB HBM3", "NVIDIA H100 PCIe", "NVIDIA A100-SXM4-80GB", "NVIDIA H20", ""] {
         assert_eq!(device(name), "NVIDIA H100 80GB HBM3");
     }
 }
