@@ -235,11 +235,23 @@ impl Costs {
         &*SHIPPED
     }
 
-    /// Of those that ship, the ones that were measured on this model of GPU, by its name. Those of the H100 if there are
-    /// none. The name of another variant of a model begins with that of the model, such as "NVIDIA H200 NVL".
+    /// Those of the H100.
+    #[must_use]
+    pub fn h100() -> &'static Self {
+        &SHIPPED[0]
+    }
+
+    /// Of those that ship, the ones that were measured on the model of this device. Those of the H100 if there are none.
     #[must_use]
     pub fn shipped_for(device: &str) -> &'static Self {
-        SHIPPED.iter().find(|costs| device.starts_with(&costs.device)).unwrap_or(&SHIPPED[0])
+        SHIPPED.iter().find(|costs| costs.is_of_model(device)).unwrap_or_else(Self::h100)
+    }
+
+    /// Whether they were measured on the model of GPU that has this name. The name of another variant of a model begins
+    /// with that of the model, such as "NVIDIA H200 NVL".
+    #[must_use]
+    pub fn is_of_model(&self, device: &str) -> bool {
+        device.starts_with(&self.device)
     }
 
     /// The predicted time of `terms` for a kernel on a device with these limits, in microseconds. Infinite for a kernel

@@ -229,7 +229,7 @@ mod tests {
     /// Wrong coefficients are seen.
     #[test]
     fn choices_by_wrong_coefficients_are_not() {
-        let mut costs = Costs::shipped()[0].clone();
+        let mut costs = Costs::h100().clone();
         for coefficient in
             costs.kernel.iter_mut().filter(|(kernel, _)| kernel.contains("async")).flat_map(|(_, all)| all)
         {

@@ -236,7 +236,7 @@ impl Costs {
         let costs = gpu.map_or(Limits::H100, GpuInfo::limits).costs();
         let (device, date) = (costs.device.clone(), costs.date.clone());
         let calibrated = gpu.is_some_and(|gpu| gpu.costs.is_some());
-        let scaled = gpu.is_some_and(|gpu| !gpu.name.starts_with(&costs.device)) && !calibrated;
+        let scaled = !calibrated && gpu.is_some_and(|gpu| !costs.is_of_model(&gpu.name));
         Some(Self { device, date, calibrated, scaled, error })
     }
 }

@@ -347,7 +347,7 @@ fn other_formats_take_the_fast_kernels_through_planes() {
 /// A kernel for interleaved channels whose costs are known is taken where planes would take longer.
 #[test]
 fn transforms_of_channels_are_taken_once_they_are_measured() {
-    let mut costs = Costs::shipped()[0].clone();
+    let mut costs = Costs::h100().clone();
     let of_plane = costs.kernel["fft_tile_f32_c1"];
     let chosen = |costs: &Costs, channels: usize| {
         let limits = Limits { costs: Some(Box::leak(Box::new(costs.clone()))), ..Limits::H100 };

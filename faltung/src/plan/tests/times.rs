@@ -11,7 +11,7 @@ use crate::plan::cost::{self, Costs};
 fn the_cheapest_is_taken() {
     let rgb =
         Problem::new(512, 512, &Filter::gaussian(1.0)).unwrap().with_format(PixelFormat::of::<u8, f32>(3)).unwrap();
-    let (one, all) = (&Costs::shipped()[0], |us: f64| Terms::from([us; cost::TERMS.len()]));
+    let (one, all) = (Costs::h100(), |us: f64| Terms::from([us; cost::TERMS.len()]));
     let with = |own: &[(&str, f64)], format_is_rgb: bool| {
         let mut kernel: std::collections::HashMap<_, _> =
             one.kernel.keys().map(|symbol| (symbol.clone(), all(1e6))).collect();
