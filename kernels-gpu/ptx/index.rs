@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "cb329f3dd1f049c9a28cb23a20dc90037dd0f4dbeab17c293e7d99a3d14c104f";
+pub const SOURCE_HASH: &str = "5b3d08297a3893f6943d38175455138e562a7b467afacbe049be0b4e275cea20";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

@@ -11,6 +11,7 @@ use cust::function::Function;
 use cust::memory::DeviceBuffer;
 use cust::stream::Stream;
 use cust::sys::{CUDA_KERNEL_NODE_PARAMS, CUfunction, CUstream};
+use kernels_gpu::abi::params::padded_mask_width;
 use kernels_gpu::fft::passes;
 use kernels_gpu::util::planes::proven::{self, ProvenParams};
 use kernels_gpu::util::planes::{BLOCK, Conversion, PlaneParams};
@@ -307,7 +308,7 @@ pub(super) unsafe fn proof(
     let height = convolution.height as usize;
     let of_planes = (channels - 1) * params.plane_stride as usize + rows(end, params.plane_pitch as usize, width);
     let of_image = |pitch: i32| rows(height, pitch as usize, width * channels) * conversion.pixel.bytes();
-    let mask_width = proven::padded_mask_width(convolution.mask_width as u32) as usize;
+    let mask_width = padded_mask_width(convolution.mask_width as u32) as usize;
     let lengths = [
         ("bytes of planes", planes, of_planes * size_of::<f32>()),
         ("bytes of the source", source, of_image(convolution.src_pitch)),

@@ -10,8 +10,8 @@
 
 use std::ops::Range;
 
-use kernels_gpu::abi::params::Params;
-use kernels_gpu::util::planes::proven::{self, ProvenParams, padded_mask_width};
+use kernels_gpu::abi::params::{Params, padded_mask_width};
+use kernels_gpu::util::planes::proven::{self, ProvenParams};
 use kernels_gpu::util::planes::{Conversion, PlaneParams, from_planes, grid, to_planes};
 
 use super::cost::{self, Terms};

@@ -144,6 +144,14 @@ impl Params {
     }
 }
 
+/// Coefficients from one row of a mask to the next, where kernels read a row in vectors of 16 bytes. Rows are filled up
+/// with zeros.
+#[inline(always)]
+#[must_use]
+pub const fn padded_mask_width(mask_width: u32) -> u32 {
+    mask_width.next_multiple_of(4)
+}
+
 /// The address of the result. [`Params::result_kind`] names the type of its values.
 pub type OutputPtr = GlobalMut<u8>;
 

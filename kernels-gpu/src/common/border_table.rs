@@ -45,13 +45,8 @@ pub(crate) unsafe fn fill<const CHANNELS: u32>(
     length: u32,
     (thread, threads): (u32, u32),
 ) {
-    let mut i = thread;
-    while i < length {
-        thread::no_unroll();
-        // SAFETY: i < length, and `i % threads` is this thread's alone.
-        unsafe { table.store(i, map_value::<CHANNELS>(params, left + i as i32)) };
-        i += threads;
-    }
+    // SAFETY: as this function requires.
+    unsafe { fill_with(table, length, (thread, threads), |i| map_value::<CHANNELS>(params, left + i as i32)) };
 }
 
 /// Fills `table` for `length` columns of one channel, from column `left` on. Its elements are the indices of values in
@@ -69,12 +64,25 @@ pub(crate) unsafe fn fill_columns<const CHANNELS: u32>(
     length: u32,
     (thread, threads): (u32, u32),
 ) {
+    let index = |i: u32| {
+        let x = border::map(params.border, left + i as i32, params.width);
+        if x < 0 { x } else { x * CHANNELS as i32 }
+    };
+    // SAFETY: as this function requires.
+    unsafe { fill_with(table, length, (thread, threads), index) };
+}
+
+/// Fills `table` with `element(i)` for each `i` below `length`.
+///
+/// # Safety
+/// Those of [`fill`].
+#[inline(always)]
+unsafe fn fill_with(table: Shared<i32>, length: u32, (thread, threads): (u32, u32), element: impl Fn(u32) -> i32) {
     let mut i = thread;
     while i < length {
         thread::no_unroll();
-        let x = border::map(params.border, left + i as i32, params.width);
         // SAFETY: i < length, and `i % threads` is this thread's alone.
-        unsafe { table.store(i, if x < 0 { x } else { x * CHANNELS as i32 }) };
+        unsafe { table.store(i, element(i)) };
         i += threads;
     }
 }

@@ -3,9 +3,10 @@
 //! The kernel is [`interleaved()`]. It proves most bytes, and computes the others again in order.
 
 use super::interleaved::{
-    CLASS, CONVERGENT, GRID, ROWS, THREADS, certain_offset, exponents_fit, groups, interleaved, ordered_offset,
-    ordered_pitch, places, shared_bytes,
+    CLASS, CONVERGENT, GRID, ROWS, THREADS, certain_offset, exponents_fit, groups, interleaved, ordered_offset, places,
+    shared_bytes,
 };
+use crate::abi::params::padded_mask_width;
 use crate::abi::pixel::PixelType;
 use crate::registry::{Accuracy, Grid, MaskForm, MaskMemory, ProvenPlaces, Spec};
 
@@ -29,7 +30,7 @@ pub const SPEC: Spec = Spec {
         factors: places(entry, mask, origin_x),
         certain: certain_offset(entry.class()),
         ordered: ordered_offset(mask),
-        ordered_pitch: ordered_pitch(mask.0),
+        ordered_pitch: padded_mask_width(mask.0),
     }),
     mask_class: Some(CLASS),
     results: |_| &[PixelType::U8],

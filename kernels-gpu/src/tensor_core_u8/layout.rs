@@ -4,6 +4,7 @@ use super::{
     GRANULE, MASK_ROWS, MATRIX_WORDS, MAX_REGISTER_MATRICES, MMA_K, MMA_N, ROWS, SLABS, WARPS, block_columns,
     list_capacity, planar_channels, result_pitch,
 };
+use crate::abi::params::padded_mask_width;
 use crate::common::async_rows::VECTOR_BYTES;
 
 /// The words that the host passes before the coefficients, by index.
@@ -144,13 +145,6 @@ impl Layout {
     }
 }
 
-/// Words from one row of coefficients to the next.
-#[inline(always)]
-#[must_use]
-pub const fn coefficient_pitch(mask_width: u32) -> u32 {
-    mask_width.next_multiple_of(4)
-}
-
 /// The rows of a mask of any size, padded to a multiple of [`MASK_ROWS`].
 #[inline(always)]
 pub(super) const fn padded(mask_height: u32) -> u32 {
@@ -176,7 +170,7 @@ pub const fn shared_bytes(channels: u32, mask_width: u32, mask_height: u32, side
     let rows = image_bytes(&Layout { pitch: 1, ..layout }, mask_height) as u64;
     let image = rows * layout.pitch as u64;
     let matrices = if layout.in_registers { 0 } else { layout.matrices(mask_height) as u64 };
-    let mask = coefficient_pitch(mask_width) as u64 * mask_height as u64 + matrices * MATRIX_WORDS as u64;
+    let mask = padded_mask_width(mask_width) as u64 * mask_height as u64 + matrices * MATRIX_WORDS as u64;
     let results = ROWS as u64 * result_pitch(layout.planar) as u64;
     let lists = WARPS as u64 * (2 * list_capacity(layout.planar) as u64 + 4);
     image + results + lists + 4 * mask + 4 * layout.pitch as u64

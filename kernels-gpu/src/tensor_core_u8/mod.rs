@@ -74,14 +74,14 @@ use cuda_std::cp_async::wait_group;
 use cuda_std::prelude::*;
 
 use self::deinterleave::Deinterleaver;
-pub use self::layout::{Layout, coefficient_pitch, header, shared_bytes};
+pub use self::layout::{Layout, header, shared_bytes};
 use self::layout::{image_bytes, slab_bytes};
 use self::load::Loader;
 use self::mma::Products;
 use self::recompute::Recompute;
 use self::store::write;
 use crate::abi::kernel::Convergent;
-use crate::abi::params::{OutputPtr, Params};
+use crate::abi::params::{OutputPtr, Params, padded_mask_width};
 use crate::abi::pixel::PixelType;
 use crate::common::async_rows::VECTOR_BYTES;
 use crate::common::border_table;
@@ -244,7 +244,7 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32>(
     let list = results.offset(ROWS * result_pitch(planar));
     let counts = list.offset(WARPS * 2 * list_capacity(planar)).cast::<u32>();
     let coefficients = counts.offset(WARPS).cast::<f32>();
-    let matrices = coefficients.offset(coefficient_pitch(mask_width) * rows);
+    let matrices = coefficients.offset(padded_mask_width(mask_width) * rows);
     // Words of the matrices that are not in registers.
     let matrix_words = if layout.in_registers { 0 } else { layout.matrices(rows) * MATRIX_WORDS };
     let table = matrices.offset(matrix_words).cast::<i32>();
@@ -281,7 +281,7 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32>(
 
     // The matrices follow the coefficients, in global and in shared memory.
     let from = mask.offset(header::WORDS as isize).cast::<F32x4>();
-    let vectors = (coefficient_pitch(mask_width) * rows + matrix_words) / 4;
+    let vectors = (padded_mask_width(mask_width) * rows + matrix_words) / 4;
     let mut i = thread;
     while i < vectors {
         thread::no_unroll();
@@ -292,7 +292,7 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32>(
     let mut registers = [[0; 4]; MAX_REGISTER_MATRICES];
     if layout.in_registers {
         for matrix in 0..layout.matrices(rows) {
-            let vector = coefficient_pitch(mask_width) * rows / 4 + matrix * 32 + thread % 32;
+            let vector = padded_mask_width(mask_width) * rows / 4 + matrix * 32 + thread % 32;
             // SAFETY: the mask holds 32 fragments for each matrix, after the coefficients.
             registers[matrix as usize] = unsafe { from.load(vector as isize) }.0.map(f32::to_bits);
         }

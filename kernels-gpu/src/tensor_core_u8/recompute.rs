@@ -5,11 +5,8 @@ use cuda_std::prelude::*;
 
 use super::mma::ListEntry;
 use super::store::result_offset;
-use super::{
-    BLOCK, Layout, ROWS, SLABS, WARPS, block_values, coefficient_pitch, list_capacity, list_start, planar_channels,
-    this_thread,
-};
-use crate::abi::params::Params;
+use super::{BLOCK, Layout, ROWS, SLABS, WARPS, block_values, list_capacity, list_start, planar_channels, this_thread};
+use crate::abi::params::{Params, padded_mask_width};
 use crate::abi::pixel::Pixel as _;
 use crate::common::mask_row::add_row;
 
@@ -131,7 +128,7 @@ impl Recompute {
                         fma(coefficient, pixel.to_f32(), sum)
                     });
                 }
-                coefficients = coefficients.offset(coefficient_pitch(self.mask_width));
+                coefficients = coefficients.offset(padded_mask_width(self.mask_width));
                 k += 1;
             }
             let byte = u8::from_f32(self.params.finish(sum));

@@ -2,6 +2,7 @@
 
 use cuda_std::prelude::*;
 
+use crate::abi::params::padded_mask_width;
 use crate::common::async_rows::STEP_ROWS;
 use crate::separable::block_tile::padded_halo;
 
@@ -35,16 +36,10 @@ pub(in crate::separable) const fn certain_offset(padded_halo: u32) -> u32 {
     padded_halo + 1
 }
 
-/// The index of the coefficients of the ordered sums in constant memory, with rows of [`ordered_pitch`].
+/// The index of the coefficients of the ordered sums in constant memory, with rows of [`padded_mask_width`].
 #[must_use]
 pub(in crate::separable) const fn ordered_offset((mask_width, mask_height): (u32, u32)) -> u32 {
     (row_offset(padded_halo(mask_height)) + mask_width).next_multiple_of(4)
-}
-
-/// Coefficients from one row of the ordered sums' mask to the next: rows are filled up with zeros.
-#[must_use]
-pub(in crate::separable) const fn ordered_pitch(mask_width: u32) -> u32 {
-    mask_width.next_multiple_of(4)
 }
 
 /// Groups of 16 rows of pixels in shared memory.
@@ -106,7 +101,7 @@ impl Parts {
         let pixels = filtered + 2 * ROWS * FILTERED_PITCH * size_of::<f32>() as u32;
         let ordered = pixels + stages(padded_halo, is_proven) * ROWS * pitch;
         let proven = is_proven as u32;
-        let lists = ordered + proven * ordered_pitch(mask_width) * mask_height * size_of::<f32>() as u32;
+        let lists = ordered + proven * padded_mask_width(mask_width) * mask_height * size_of::<f32>() as u32;
         let counts = lists + proven * LISTS * ROWS * THREADS * size_of::<u16>() as u32;
         let table = counts + proven * 4 * size_of::<u32>() as u32;
         Self { filtered, pixels, ordered, lists, counts, table, end: table + pitch / value_bytes * 4 }

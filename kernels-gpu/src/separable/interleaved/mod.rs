@@ -49,13 +49,13 @@ use self::copies::WordCopies;
 pub(super) use self::layout::ROWS;
 use self::layout::{COUNTS, FILTERED_PITCH, Parts, part, stages};
 pub use self::layout::{THREADS, column_offset, groups, row_offset};
-pub(super) use self::layout::{certain_offset, ordered_offset, ordered_pitch};
+pub(super) use self::layout::{certain_offset, ordered_offset};
 use self::proven::{ByteColumn, Certain, append};
 use self::recompute::Recompute;
 use self::row_pass::filter;
 pub use self::source::Source;
 use crate::abi::kernel::Convergent;
-use crate::abi::params::{OutputPtr, Params};
+use crate::abi::params::{OutputPtr, Params, padded_mask_width};
 use crate::abi::pixel::PixelType;
 use crate::common::column_store::ColumnStore;
 use crate::common::partition::block_rows;
@@ -143,7 +143,7 @@ pub unsafe fn interleaved<T: Source, const C: u32, const GROUPS: usize, const PR
     if PROVEN {
         let from = layout::ordered_offset((mask_width, mask_height)) as usize;
         let mut i = thread;
-        while i < layout::ordered_pitch(mask_width) * mask_height {
+        while i < padded_mask_width(mask_width) * mask_height {
             thread::no_unroll();
             // SAFETY: MASK holds the coefficients of the ordered sums there; each has a place in shared memory.
             unsafe { ordered.store(i, MASK.load(from + i as usize)) };

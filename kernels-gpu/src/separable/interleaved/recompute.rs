@@ -3,9 +3,9 @@
 use cuda_std::bytes::byte_perm;
 use cuda_std::prelude::*;
 
-use super::layout::{ListEntry, ROWS, THREADS, ordered_pitch};
+use super::layout::{ListEntry, ROWS, THREADS};
 use super::source::{Source, byte_as_factor};
-use crate::abi::params::Params;
+use crate::abi::params::{Params, padded_mask_width};
 use crate::abi::pixel::Pixel as _;
 
 /// Coefficients of an iteration of the inner loop.
@@ -78,7 +78,7 @@ impl<const C: u32> Recompute<C> {
     /// - `top` is below twice the number of rows.
     #[inline(always)]
     pub(super) unsafe fn run(self, list: Shared<u16>, total: u32, (v, y): (i32, i32), top: u32, thread: u32) {
-        let columns = ordered_pitch(self.params.mask_width as u32);
+        let columns = padded_mask_width(self.params.mask_width as u32);
         let all = self.rows * self.pitch;
         let mut i = thread;
         while i < total {

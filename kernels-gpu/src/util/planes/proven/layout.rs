@@ -3,7 +3,7 @@
 use cuda_std::prelude::*;
 
 use super::{BLOCK, Whole};
-use crate::abi::params::Params;
+use crate::abi::params::{Params, padded_mask_width};
 
 /// Warps of a block.
 pub(super) const WARPS: u32 = BLOCK.0 / 32;
@@ -34,12 +34,6 @@ pub(super) const fn groups_of_row(channels: u32) -> u32 {
 pub const fn tile(channels: u32) -> (u32, u32) {
     let groups = groups_of_row(channels);
     (groups * GROUP, groups_of_thread(channels) * BLOCK.0 / groups)
-}
-
-/// Columns of the mask in device memory: rows are filled up with zeros, so that each begins at a multiple of 16 bytes.
-#[must_use]
-pub const fn padded_mask_width(mask_width: u32) -> u32 {
-    mask_width.next_multiple_of(GROUP)
 }
 
 /// Groups of a row of the windows of a tile.

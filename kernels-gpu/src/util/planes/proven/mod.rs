@@ -71,7 +71,7 @@ use crate::abi::params::Params;
 use crate::abi::pixel::{Pixel, PixelType};
 use crate::util::planes::words::MAX_WORDS;
 
-pub use self::layout::{padded_mask_width, tile};
+pub use self::layout::tile;
 pub use self::whole::Whole;
 
 /// Threads of a block in x and y.
@@ -109,7 +109,8 @@ impl ValueLimits {
 #[repr(C)]
 pub struct ProvenParams {
     /// The convolution, with the sizes, pitches, border, scale and offset of the interleaved image. The rows of the
-    /// mask have [`padded_mask_width`] coefficients. `first_row` is the first row to convert.
+    /// mask have [`padded_mask_width`](crate::abi::params::padded_mask_width) coefficients. `first_row` is the first
+    /// row to convert.
     pub convolution: Params,
     /// Rows to convert.
     pub rows: i32,
@@ -144,8 +145,8 @@ const _: () = {
 ///   `p.width` values, `plane_pitch` values apart.
 /// - `source` and `result` hold `p.height` rows of `p.width` pixels, `p.src_pitch` and `p.dst_pitch` values apart. They
 ///   do not overlap.
-/// - `mask` holds `p.mask_height` rows of [`padded_mask_width`] coefficients. If `unit` is not 0, they are divided by
-///   `unit * 2^FACTOR_EXPONENT`.
+/// - `mask` holds `p.mask_height` rows of [`padded_mask_width`](crate::abi::params::padded_mask_width) coefficients. If
+///   `unit` is not 0, they are divided by `unit * 2^FACTOR_EXPONENT`.
 /// - Each row of a plane, of the source, of the result and of the mask begins at a multiple of 16 bytes.
 /// - The rows to convert are rows of the image: `first_row + rows <= p.height`.
 /// - `C * p.width`, `p.height` and the pitches are at most [`MAX_SIDE`](crate::abi::params::MAX_SIDE).

@@ -3,9 +3,10 @@
 use cuda_std::bytes::byte_perm;
 use cuda_std::prelude::*;
 
-use super::layout::{GROUP, SharedParts, WARPS, padded_mask_width};
+use super::layout::{GROUP, SharedParts, WARPS};
 use super::list::{List, ListEntry};
 use super::{ProvenParams, Whole};
+use crate::abi::params::padded_mask_width;
 
 /// Groups of columns that an iteration of the inner loop adds.
 const STEP: usize = 4;
