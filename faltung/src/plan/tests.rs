@@ -5,6 +5,8 @@ mod integers;
 mod launches;
 mod times;
 
+use kernels_gpu::registry::Variant;
+
 use super::*;
 use crate::{Border, Filter, Mask, Operation, PixelFormat, PixelType};
 

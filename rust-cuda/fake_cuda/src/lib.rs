@@ -60,4 +60,5 @@ mod ptx;
 mod settings;
 mod stream;
 mod table;
+mod windows;
 mod work;
