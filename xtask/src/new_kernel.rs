@@ -55,7 +55,7 @@ fn filled(text: &str, root: &str, name: &str) -> String {
         .replace("ROOT", root)
 }
 
-/// Makes the folder `name` in `parent`, with a workspace that depends on the crates of this checkout, `root`.
+/// Makes the folder `name` in `parent`, which need not exist, with a workspace that depends on the crates of this checkout, `root`.
 ///
 /// # Errors
 /// The name is no name of a crate, the folder exists, or a file can't be written.
@@ -71,6 +71,7 @@ pub fn new_kernel(root: &Path, parent: &Path, name: &str) -> Result<PathBuf> {
     ensure!(!TAKEN.contains(&&*kernel), refused("a crate of Rust or of the new workspace has this name"));
     ensure!(kernel.len() <= 64, refused("it has more than 64 characters"));
     let folder = parent.join(name);
+    fs::create_dir_all(parent).with_context(|| format!("could not create {}", parent.display()))?;
     fs::create_dir(&folder).with_context(|| format!("could not create {}", folder.display()))?;
     let root_text = root.to_str().context("the path of this checkout is no Unicode")?;
     for (path, text) in FILES {
@@ -99,7 +100,8 @@ mod tests {
     #[test]
     fn a_workspace_has_all_files_with_the_names_in_place() {
         let parent = tempfile::tempdir().unwrap();
-        let folder = new_kernel(&crate::root(), parent.path(), "two-words").unwrap();
+        let parent = parent.path().join("new/folder");
+        let folder = new_kernel(&crate::root(), &parent, "two-words").unwrap();
         for (path, _) in FILES {
             let text = fs::read_to_string(folder.join(path)).unwrap().replace(crate::root().to_str().unwrap(), "");
             for word in ["ROOT", "NAME", "CRATE", "KERNEL", "STRUCT"] {
@@ -111,7 +113,7 @@ mod tests {
         assert!(program.contains("\nname = \"two-words-app\"\n"), "{program}");
         let source = fs::read_to_string(folder.join("kernels/src/lib.rs")).unwrap();
         assert!(source.contains("pub unsafe fn two_words(") && source.contains("super::TwoWords {"), "{source}");
-        let error = new_kernel(&crate::root(), parent.path(), "two-words").unwrap_err();
+        let error = new_kernel(&crate::root(), &parent, "two-words").unwrap_err();
         assert!(error.to_string().starts_with("could not create "), "{error}");
     }
 
