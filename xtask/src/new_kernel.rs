@@ -55,7 +55,8 @@ fn filled(text: &str, root: &str, name: &str) -> String {
         .replace("ROOT", root)
 }
 
-/// Makes the folder `name` in `parent`, which need not exist, with a workspace that depends on the crates of this checkout, `root`.
+/// Makes the folder `name` in `parent`, which need not exist. It has a workspace that depends on the crates of this
+/// checkout, `root`.
 ///
 /// # Errors
 /// The name is no name of a crate, the folder exists, or a file can't be written.
