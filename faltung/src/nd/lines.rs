@@ -13,7 +13,7 @@ use super::border::PaddedRange;
 use super::convert::{Run, load, store};
 use super::kernel::{SLACK, Scalar};
 use super::line_filter::{LineFilter, Summed};
-use super::narrow::{Again, Final, Narrow, PARTIAL, Values};
+use super::narrow::{Again, Narrow, PARTIAL, Values};
 use super::scratch::Scratch;
 use super::whole::{Correlated, Means};
 use super::{Element, Input, Output, Sums, run_jobs};
@@ -80,8 +80,7 @@ pub(super) fn correlate1d_part(
     let filter = LineFilter::<f64>::of(weights);
     if sums == Sums::F32 {
         let weights: Vec<_> = weights.iter().map(|&weight| weight as f32).collect();
-        let summed = Summed::new(LineFilter::<f32>::of(&weights), usize::MAX, |_| Final);
-        return run(input, output, lines, summed, part);
+        return run(input, output, lines, Summed::of(LineFilter::<f32>::of(&weights)), part);
     }
     let outside = (lines.border == BorderMode::Constant).then_some(lines.value);
     if let Some(correlated) = Correlated::new(weights, from, to, outside) {
@@ -89,12 +88,12 @@ pub(super) fn correlate1d_part(
     }
     let values = Values::new(from, outside);
     match Narrow::new(values, to, weights, filter.additions()) {
-        Some(Narrow::Exact) => run(input, output, lines, Summed::new(filter.narrowed(), usize::MAX, |_| Final), part),
+        Some(Narrow::Exact) => run(input, output, lines, Summed::of(filter.narrowed()), part),
         Some(Narrow::Proven(radius)) => {
-            let again = |step| Again { order: filter.order(step), radius };
-            run(input, output, lines, Summed::new(filter.narrowed(), PARTIAL, again), part)
+            let recheck = Again { order: filter.order(), radius };
+            run(input, output, lines, Summed { filter: filter.narrowed(), partial: PARTIAL, recheck }, part)
         }
-        None => run(input, output, lines, Summed::new(filter, usize::MAX, |_| Final), part),
+        None => run(input, output, lines, Summed::of(filter), part),
     }
 }
 
@@ -126,15 +125,15 @@ pub fn uniform1d(
         // less: it loses the same fraction.
         Some(most) if most < 16_777_216.0 && !has_fractions => {
             let windows = LineFilter::<f32>::Windows(size);
-            run(input, output, lines, Summed::new(windows, usize::MAX, |_| Final), part)
+            run(input, output, lines, Summed::of(windows), part)
         }
         Some(most) if most < 9_007_199_254_740_992.0 => {
             let windows = LineFilter::<f64>::Windows(size);
-            run(input, output, lines, Summed::new(windows, usize::MAX, |_| Final), part)
+            run(input, output, lines, Summed::of(windows), part)
         }
         _ => {
             let running = LineFilter::<f64>::Running(size);
-            run(input, output, lines, Summed::new(running, usize::MAX, |_| Final), part)
+            run(input, output, lines, Summed::of(running), part)
         }
     }
 }
@@ -143,8 +142,6 @@ pub fn uniform1d(
 pub(super) trait LineSums: Sync {
     /// The type of the values and of the results before they are converted.
     type Value: Scalar;
-    /// The same, ready for values of a line that are so many places apart.
-    type Ready: ReadySums<Value = Self::Value>;
 
     /// Values that a result reads.
     fn size(&self) -> usize;
@@ -154,25 +151,30 @@ pub(super) trait LineSums: Sync {
         false
     }
 
-    fn ready(self, step: usize) -> Self::Ready;
-}
-
-/// [`LineSums`] for values that are a known number of places apart.
-pub(super) trait ReadySums: Sync {
-    type Value: Scalar;
+    /// The fewest [adjacent](Places::adjacent) results that are computed without the slack, and without a write to the
+    /// values. [`usize::MAX`] if no number is enough.
+    fn fewest<S: Simd>(&self) -> usize {
+        usize::MAX
+    }
 
     /// # Safety
-    /// The places have the values that the results read, and room for the results.
+    /// - The places have the values that the results read, and room for the results.
+    /// - Unless there are [`fewest`](Self::fewest) adjacent results, [`SLACK`] values follow both, all rows are adjacent,
+    ///   and the values may be written.
     unsafe fn run<S: Simd>(&self, simd: S, places: &Places<Self::Value>);
 }
 
-/// A block in scratch memory: rows of the values at one position of each line.
+/// A block: rows of the values at one position of each line, in scratch memory or in the arrays.
 pub(super) struct Places<A> {
     /// The values. There is a row for each result, and `size - 1` more: those that the first and the last result read
-    /// before and after. Blocks that continue running sums have one row before these. [`SLACK`] values follow.
+    /// before and after. Blocks that continue running sums have one row before these.
     pub(super) values: *mut A,
-    /// Room for the rows of results, and for [`SLACK`] more.
+    /// Places from a row of values to the next.
+    pub(super) step: isize,
+    /// Room for the rows of results. It has no place in common with the values.
     pub(super) results: *mut A,
+    /// Places from a row of results to the next.
+    pub(super) pitch: isize,
     /// A row that stays from block to block.
     pub(super) sums: *mut A,
     /// Rows of results.
@@ -181,6 +183,35 @@ pub(super) struct Places<A> {
     pub(super) width: usize,
     /// Whether the block is the first one of its lines.
     pub(super) is_first: bool,
+}
+
+impl<A> Places<A> {
+    /// Rows of adjacent results that read adjacent values, and the length of a row. Without gaps all are one row.
+    #[inline(always)]
+    pub(super) fn adjacent(&self) -> (usize, usize) {
+        let is_one_row = [self.step, self.pitch] == [self.width as isize; 2];
+        if is_one_row { (1, self.rows * self.width) } else { (self.rows, self.width) }
+    }
+
+    /// A row of values.
+    ///
+    /// # Safety
+    /// The row exists.
+    #[inline(always)]
+    pub(super) unsafe fn values_of(&self, row: usize) -> *const A {
+        // SAFETY: within the memory of the values.
+        unsafe { self.values.offset(row as isize * self.step) }
+    }
+
+    /// A row of results.
+    ///
+    /// # Safety
+    /// The row exists.
+    #[inline(always)]
+    pub(super) unsafe fn results_of(&self, row: usize) -> *mut A {
+        // SAFETY: within the memory of the results.
+        unsafe { self.results.offset(row as isize * self.pitch) }
+    }
 }
 
 /// An axis in both arrays.
@@ -224,6 +255,9 @@ const BLOCK: usize = 16 << 10;
 
 /// Bytes of the input in a row of a block: as many as the CPU fetches ahead well.
 const ROW: usize = 1024;
+
+/// Bytes of a first-level cache. With 8 ways, it holds 8 rows that are a multiple of 4 KiB apart.
+const FIRST_LEVEL: usize = 32 << 10;
 
 /// Adjacent lines in a block from which on more rows are worth more than longer rows.
 const COLUMNS: usize = 256;
@@ -319,10 +353,18 @@ fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter:
         let (results, sums) = (Scratch::new(cut.rows * cut.width + SLACK), Scratch::new(cut.width));
         Ok(Buffers { rows: Scratch::new(places), results, sums })
     };
-    let filter = filter.ready(cut.width);
     // Position 0 of the axis, which need not be there.
     let position_0 = -(first as isize) * line.from;
     let before = (size / 2) as isize + origin;
+    let range = |block: usize| {
+        let start = block * cut.rows;
+        let rows = cut.rows.min(line.length - start);
+        // A running sum also reads what leaves it.
+        let more = usize::from(is_running && start > 0);
+        let first = (results.start + start) as isize - before - more as isize;
+        PaddedRange::new(border, first, rows + size - 1 + more, length)
+    };
+    let ranges: Vec<_> = (0..blocks).map(range).collect();
     let work = if is_part { 0 } else { input.layout.elements().saturating_mul(size) };
     // The blocks of a line follow each other, so that what two of them read is still in a cache. A running sum goes on
     // from block to block, in one job.
@@ -342,11 +384,6 @@ fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter:
         to += column as isize * cut.columns.to;
         for block in first..first + blocks_of_job {
             let start = block * cut.rows;
-            let rows = cut.rows.min(line.length - start);
-            // A running sum also reads what leaves it.
-            let more = usize::from(is_running && start > 0);
-            let from_start = (results.start + start) as isize - before - more as isize;
-            let range = PaddedRange::new(border, from_start, rows + size - 1 + more, length);
             level.run(Block {
                 level,
                 input: &input,
@@ -357,8 +394,9 @@ fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter:
                 stride: cut.columns,
                 width: cut.width,
                 columns: cut.width.min(cut.columns.length - column),
-                rows,
-                range,
+                rows: cut.rows.min(line.length - start),
+                range: &ranges[block],
+                is_in_place,
                 outside: F::Value::from_f64(value),
                 filter: &filter,
                 is_first: start == 0,
@@ -368,8 +406,17 @@ fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter:
     })
 }
 
+/// Whether so many rows that are `stride` bytes apart have places of their own in the first-level cache. Rows a multiple
+/// of a large power of two apart share few places.
+fn fit_cache(rows: usize, stride: isize) -> bool {
+    stride == 0 || rows <= FIRST_LEVEL >> stride.trailing_zeros().min(12)
+}
+
+/// The first value of a block in an array, and the places from one row to the next.
+type InPlace<A> = (*mut A, isize);
+
 /// A job.
-struct Block<'a, F: ReadySums> {
+struct Block<'a, F: LineSums> {
     level: Level,
     input: &'a Input<'a>,
     output: &'a Output<'a>,
@@ -385,7 +432,10 @@ struct Block<'a, F: ReadySums> {
     /// Columns of this block.
     columns: usize,
     rows: usize,
-    range: PaddedRange,
+    /// The positions that the block reads.
+    range: &'a PaddedRange,
+    /// Whether input and output are the same array.
+    is_in_place: bool,
     outside: F::Value,
     filter: &'a F,
     /// Whether the block is the first one of its lines.
@@ -393,7 +443,7 @@ struct Block<'a, F: ReadySums> {
     scratch: &'a mut Buffers<F::Value>,
 }
 
-impl<F: ReadySums> Block<'_, F> {
+impl<F: LineSums> Block<'_, F> {
     /// Converts the elements at one position of all lines.
     ///
     /// # Safety
@@ -421,7 +471,7 @@ impl<F: ReadySums> Block<'_, F> {
         // `run` made the scratch memory so large that each row of the range has its place, and the positions that the
         // range names are within the axis.
         let (from, rows) = (self.from, self.scratch.rows.as_mut_ptr());
-        let PaddedRange { before, first, inside, after } = &self.range;
+        let PaddedRange { before, first, inside, after } = self.range;
         for (row, &position) in before.iter().enumerate() {
             // SAFETY: see above.
             unsafe { self.fill_one(from, position, rows.add(row * width)) };
@@ -439,6 +489,52 @@ impl<F: ReadySums> Block<'_, F> {
         }
     }
 
+    /// The values in the input, and the places from one row to the next. None if they must be copied.
+    #[inline(always)]
+    fn values_in_place(&self) -> Option<InPlace<F::Value>> {
+        let PaddedRange { before, first, after, .. } = self.range;
+        let is_inside = before.is_empty() && after.is_empty() && !self.is_in_place;
+        let fit = self.columns == 1 || fit_cache(self.filter.size(), self.line.from);
+        let from = self.from.wrapping_offset(*first as isize * self.line.from);
+        let (row, line) = (self.stride.from, self.line.from);
+        if is_inside && fit { self.in_place(self.input.layout.element, from.cast_mut(), row, line) } else { None }
+    }
+
+    /// The results in the output, and the places from one row to the next. None if they must be copied.
+    #[inline(always)]
+    fn results_in_place(&self) -> Option<InPlace<F::Value>> {
+        self.in_place(self.output.layout.element, self.to, self.stride.to, self.line.to)
+    }
+
+    /// Rows of elements from `first` on, `line` bytes apart, as values of sums. Elements of a row are `row` bytes apart.
+    /// None unless they are of the type of the sums, aligned, and adjacent.
+    #[inline(always)]
+    fn in_place(&self, element: Element, first: *mut u8, row: isize, line: isize) -> Option<InPlace<F::Value>> {
+        let size = size_of::<F::Value>();
+        let are_adjacent = self.columns == 1 || row == size as isize;
+        let are_aligned = first.addr().is_multiple_of(size) && line % size as isize == 0;
+        (element == F::Value::ELEMENT && are_adjacent && are_aligned).then(|| (first.cast(), line / size as isize))
+    }
+
+    /// The places of the block: those in the arrays, or else in scratch memory.
+    #[inline(always)]
+    fn places(&mut self, values: Option<InPlace<F::Value>>, results: Option<InPlace<F::Value>>) -> Places<F::Value> {
+        let Buffers { rows, results: scratch, sums } = &mut *self.scratch;
+        let is_scratch = values.is_none() && results.is_none();
+        let (values, step) = values.unwrap_or((rows.as_mut_ptr(), self.width as isize));
+        let (results, pitch) = results.unwrap_or((scratch.as_mut_ptr(), self.width as isize));
+        Places {
+            values,
+            step,
+            results,
+            pitch,
+            sums: sums.as_mut_ptr(),
+            rows: self.rows,
+            width: if is_scratch { self.width } else { self.columns },
+            is_first: self.is_first,
+        }
+    }
+
     /// Converts the results.
     #[inline(always)]
     fn write(&mut self) {
@@ -453,23 +549,24 @@ impl<F: ReadySums> Block<'_, F> {
     }
 }
 
-impl<F: ReadySums> Work for Block<'_, F> {
+impl<F: LineSums> Work for Block<'_, F> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd, const V: usize>(mut self, simd: S) {
-        self.fill();
-        let Buffers { rows, results, sums } = &mut *self.scratch;
-        let places = Places {
-            values: rows.as_mut_ptr(),
-            results: results.as_mut_ptr(),
-            sums: sums.as_mut_ptr(),
-            rows: self.rows,
-            width: self.width,
-            is_first: self.is_first,
-        };
-        // SAFETY: `run` made the scratch memory for these rows, and `fill` has written them.
+        let (mut values, mut results) = (self.values_in_place(), self.results_in_place());
+        if self.places(values, results).adjacent().1 < self.filter.fewest::<S>() {
+            (values, results) = (None, None);
+        }
+        if values.is_none() {
+            self.fill();
+        }
+        let places = self.places(values, results);
+        // SAFETY: `run` made the scratch memory for these rows and SLACK values more, and `fill` has written them. Rows
+        // in the arrays have `fewest` adjacent results.
         unsafe { self.filter.run(simd, &places) };
-        self.write();
+        if results.is_none() {
+            self.write();
+        }
     }
 }
