@@ -1,8 +1,10 @@
 //! Filters along one axis.
 //!
 //! A job takes a block of `rows` positions along the filtered axis and of `columns` adjacent lines. It converts the
-//! block and its border to rows of scratch memory, computes, and converts the results. Where the filtered axis is the
-//! one whose elements lie closest together, a block is a part of one line: one column.
+//! block and its border to rows of scratch memory, computes, and converts the results. Elements of the type of the sums
+//! are read and written where they are, if the border is not needed and the rows are long enough. Where the filtered
+//! axis is the one whose elements lie closest together, a block is a part of one line: one column. A job takes several
+//! of these.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -10,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use kernels_gpu::abi::border::BorderMode;
 
 use super::border::PaddedRange;
-use super::convert::{Run, load, store};
+use super::convert::{Run, load, load_line, store};
 use super::kernel::{SLACK, Scalar};
 use super::line_filter::{LineFilter, Summed};
 use super::narrow::{Again, Narrow, PARTIAL, Values};
@@ -262,6 +264,9 @@ const FIRST_LEVEL: usize = 32 << 10;
 /// Adjacent lines in a block from which on more rows are worth more than longer rows.
 const COLUMNS: usize = 256;
 
+/// Multiply-adds that take much longer than a job does without them.
+const JOB: usize = 1 << 15;
+
 /// Places of the longest part of a line.
 const LONGEST: usize = 1 << 15;
 
@@ -271,6 +276,8 @@ struct Cut {
     columns: Axis,
     /// Columns of a block.
     width: usize,
+    /// Columns of a job.
+    taken: usize,
     /// Rows of a block.
     rows: usize,
     outer: Vec<Axis>,
@@ -279,13 +286,13 @@ struct Cut {
 impl Cut {
     /// For lines of elements of so many `bytes`.
     fn new(line: Axis, mut outer: Vec<Axis>, size: usize, bytes: usize, is_running: bool, is_in_place: bool) -> Self {
-        let single = Axis { length: 1, from: 0, to: 0 };
         let is_along_line = outer.last().is_none_or(|axis| line.to.unsigned_abs() < axis.to.unsigned_abs());
-        let (columns, most) = match (is_along_line, is_running) {
-            (true, false) => (single, 1),
+        let columns = outer.pop().unwrap_or(Axis { length: 1, from: 0, to: 0 });
+        let most = match (is_along_line, is_running) {
+            (true, false) => 1,
             // Running sums wait for each other, so several lines are computed at the same time.
-            (true, true) => (outer.pop().unwrap_or(single), 8),
-            (false, _) => (outer.pop().unwrap_or(single), (ROW / bytes).max(COLUMNS)),
+            (true, true) => 8,
+            (false, _) => (ROW / bytes).max(COLUMNS),
         };
         let mut width = most.min(columns.length);
         let padded = if is_in_place { line.length } else { size } + size;
@@ -298,7 +305,9 @@ impl Cut {
             (false, true) => LONGEST.max(2 * size),
             (false, false) => (BLOCK / width).saturating_sub(size).max(size),
         };
-        Self { columns, width, rows: rows.min(line.length), outer }
+        let rows = rows.min(line.length);
+        let lines = if width == 1 { JOB / size.saturating_mul(rows) } else { 0 };
+        Self { columns, width, taken: lines.clamp(width, columns.length.max(width)), rows, outer }
     }
 }
 
@@ -346,7 +355,7 @@ fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter:
     let cut =
         Cut::new(line, other_axes(&input, &output, axis), size, input.layout.element.size(), is_running, is_in_place);
 
-    let (blocks, chunks) = (line.length.div_ceil(cut.rows), cut.columns.length.div_ceil(cut.width));
+    let (blocks, chunks) = (line.length.div_ceil(cut.rows), cut.columns.length.div_ceil(cut.taken));
     let outer: usize = cut.outer.iter().map(|axis| axis.length).product();
     let places = (cut.rows + size) * cut.width + SLACK;
     let scratch = || {
@@ -379,7 +388,7 @@ fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter:
             from += i * axis.from;
             to += i * axis.to;
         }
-        let column = chunk * cut.width;
+        let column = chunk * cut.taken;
         from += column as isize * cut.columns.from;
         to += column as isize * cut.columns.to;
         for block in first..first + blocks_of_job {
@@ -393,7 +402,7 @@ fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter:
                 line,
                 stride: cut.columns,
                 width: cut.width,
-                columns: cut.width.min(cut.columns.length - column),
+                columns: cut.taken.min(cut.columns.length - column),
                 rows: cut.rows.min(line.length - start),
                 range: &ranges[block],
                 is_in_place,
@@ -415,7 +424,7 @@ fn fit_cache(rows: usize, stride: isize) -> bool {
 /// The first value of a block in an array, and the places from one row to the next.
 type InPlace<A> = (*mut A, isize);
 
-/// A job.
+/// A job: one block after the other.
 struct Block<'a, F: LineSums> {
     level: Level,
     input: &'a Input<'a>,
@@ -429,7 +438,7 @@ struct Block<'a, F: LineSums> {
     stride: Axis,
     /// Columns of the scratch memory.
     width: usize,
-    /// Columns of this block.
+    /// Columns of the job, and while it runs, of a block.
     columns: usize,
     rows: usize,
     /// The positions that the block reads.
@@ -471,6 +480,11 @@ impl<F: LineSums> Block<'_, F> {
         // `run` made the scratch memory so large that each row of the range has its place, and the positions that the
         // range names are within the axis.
         let (from, rows) = (self.from, self.scratch.rows.as_mut_ptr());
+        if width == 1 {
+            let (element, outside) = (self.input.layout.element, self.outside);
+            // SAFETY: see above.
+            return unsafe { load_line(self.level, element, from, line.from, self.range, outside, rows) };
+        }
         let PaddedRange { before, first, inside, after } = self.range;
         for (row, &position) in before.iter().enumerate() {
             // SAFETY: see above.
@@ -521,8 +535,8 @@ impl<F: LineSums> Block<'_, F> {
     fn places(&mut self, values: Option<InPlace<F::Value>>, results: Option<InPlace<F::Value>>) -> Places<F::Value> {
         let Buffers { rows, results: scratch, sums } = &mut *self.scratch;
         let is_scratch = values.is_none() && results.is_none();
-        let (values, step) = values.unwrap_or((rows.as_mut_ptr(), self.width as isize));
-        let (results, pitch) = results.unwrap_or((scratch.as_mut_ptr(), self.width as isize));
+        let (values, step) = values.unwrap_or_else(|| (rows.as_mut_ptr(), self.width as isize));
+        let (results, pitch) = results.unwrap_or_else(|| (scratch.as_mut_ptr(), self.width as isize));
         Places {
             values,
             step,
@@ -547,13 +561,10 @@ impl<F: LineSums> Block<'_, F> {
         // SAFETY: row and column are those of a result of this block, in scratch memory and output.
         unsafe { store::<_, false>(self.level, self.output.layout.element, from, to, outer, inner) };
     }
-}
 
-impl<F: LineSums> Work for Block<'_, F> {
-    type Output = ();
-
+    /// Computes the results of one block.
     #[inline(always)]
-    fn run<S: Simd, const V: usize>(mut self, simd: S) {
+    fn compute<S: Simd>(&mut self, simd: S) {
         let (mut values, mut results) = (self.values_in_place(), self.results_in_place());
         if self.places(values, results).adjacent().1 < self.filter.fewest::<S>() {
             (values, results) = (None, None);
@@ -567,6 +578,21 @@ impl<F: LineSums> Work for Block<'_, F> {
         unsafe { self.filter.run(simd, &places) };
         if results.is_none() {
             self.write();
+        }
+    }
+}
+
+impl<F: LineSums> Work for Block<'_, F> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, const V: usize>(mut self, simd: S) {
+        let Self { from, to, stride, columns, width, .. } = self;
+        for first in (0..columns).step_by(width) {
+            self.from = from.wrapping_offset(first as isize * stride.from);
+            self.to = to.wrapping_offset(first as isize * stride.to);
+            self.columns = width.min(columns - first);
+            self.compute(simd);
         }
     }
 }
