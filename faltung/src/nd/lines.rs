@@ -572,6 +572,8 @@ impl<F: LineSums> Block<'_, F> {
         if values.is_none() {
             self.fill();
         }
+        #[cfg(test)]
+        super::tests::in_place::count(values.is_some(), results.is_some());
         let places = self.places(values, results);
         // SAFETY: `run` made the scratch memory for these rows and SLACK values more, and `fill` has written them. Rows
         // in the arrays have `fewest` adjacent results.
