@@ -4,8 +4,8 @@
 use std::ops::{Add, Div, Sub};
 
 use super::Element;
+use super::block::Places;
 use super::convert::Value;
-use super::lines::Places;
 use crate::cpu::simd::Simd;
 
 /// A type that elements are converted to before they are summed. All bits 0 are the number 0.
@@ -59,8 +59,8 @@ pub(super) trait Real: Scalar + Add<Output = Self> + Sub<Output = Self> + Div<Ou
 }
 
 macro_rules! real {
-    ($type:ty, $element:ident, $vector:ident, $lanes:expr, $splat:ident, $add:ident, $sub:ident, $load:ident, $store:ident,
-     |$simd:ident, $weight:ident, $value:ident, $sum:ident| $weigh:expr) => {
+    ($type:ty, $element:ident, $vector:ident, $lanes:expr, $splat:ident, $add:ident, $sub:ident, $load:ident,
+     $store:ident, |$simd:ident, $weight:ident, $value:ident, $sum:ident| $weigh:expr) => {
         impl Scalar for $type {
             const ELEMENT: Element = Element::$element;
 

@@ -1,7 +1,8 @@
 //! Filters along a line in floating point.
 
+use super::block::Places;
 use super::kernel::{Mirrored, Real, Tap, divide, group, mirrored_sums, running_means, weighted_sums, window_sums};
-use super::lines::{LineSums, Places};
+use super::lines::LineSums;
 use super::narrow::{Final, Order, PARTIAL, Recheck};
 use crate::cpu::simd::Simd;
 

@@ -131,7 +131,8 @@ pub(super) trait Recheck<A>: Sync {
     /// Takes care of `count` sums at `sums`, of which the values lie at `from`, `step` places apart.
     ///
     /// # Safety
-    /// As for the sums themselves: [`weighted_sums`](super::kernel::weighted_sums). If the slack is needed, it is there.
+    /// - As for the sums themselves: [`weighted_sums`](super::kernel::weighted_sums).
+    /// - If the slack is needed, the values and the sums have it.
     unsafe fn run<S: Simd>(&self, simd: S, from: *const A, step: isize, sums: *mut A, count: usize);
 }
 

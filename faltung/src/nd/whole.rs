@@ -6,9 +6,10 @@
 //! - [`Means`]: unsigned bytes. The sums of up to [`MOST`] of them fit, and a product takes the place of the division.
 
 use super::Element;
+use super::block::Places;
 use super::convert::Value;
 use super::kernel::{SLACK, Scalar, starts};
-use super::lines::{LineSums, Places};
+use super::lines::LineSums;
 use crate::cpu::simd::Simd;
 use crate::cpu::whole::window_sums;
 

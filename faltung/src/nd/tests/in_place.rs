@@ -238,7 +238,8 @@ fn the_same_array() {
                 array.set(&index, random.i64(0..1000));
             }
             let mut expected = rows.array(element, shape);
-            // A single weight needs no border, so nothing but the array itself keeps the values from being read in place.
+            // A single weight reads no border, so only the test for the same array keeps the values from being read in
+            // place.
             let weights = if random.bool() { vec![2.0, -1.0, 3.0, 1.0, 1.0] } else { vec![3.0] };
             let lines = Lines { axis, origin: -((weights.len() / 4) as isize), border, value: 7.0 };
             let sums = if element == Element::F32 { Sums::F32 } else { Sums::F64 };
