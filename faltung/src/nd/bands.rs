@@ -12,6 +12,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::border::PaddedRange;
 use super::lines::{Lines, Part, correlate1d_part};
+use super::scratch::Scratch;
 use super::{Along, AxisFilter, Input, Layout, Output, Sums, run_jobs};
 use crate::Result;
 use crate::parallel::threads;
@@ -91,7 +92,8 @@ impl<'a> Bands<'a> {
         let taps = self.filters.iter().map(|(weights, _)| weights.len()).sum();
         let work = self.height.saturating_mul(self.width).saturating_mul(taps);
         let bands = self.height.div_ceil(self.rows);
-        let scratch = || Ok(vec![0_u8; self.most_rows * self.width * self.output.layout.element.size()]);
+        let bytes = self.most_rows * self.width * self.output.layout.element.size();
+        let scratch = || Ok(Scratch::<f64>::new(bytes.div_ceil(size_of::<f64>())));
         run_jobs(bands, work, cancelled, scratch, |band, number| {
             self.compute(number, band).expect("the filters, the types and the instruction set were checked");
         })
@@ -117,10 +119,11 @@ impl<'a> Bands<'a> {
     }
 
     /// Computes the results of a band.
-    fn compute(&self, number: usize, band: &mut [u8]) -> Result<()> {
+    fn compute(&self, number: usize, band: &mut Scratch<f64>) -> Result<()> {
         let (results, needed) = (self.results(number), self.needed(number));
         let layout = Layout::dense(self.output.layout.element, &[needed.len(), self.width]);
-        assert!(band.len() >= needed.len() * self.width * layout.element.size());
+        let band: *mut u8 = band.as_mut_ptr().cast();
+        assert!(needed.len() <= self.most_rows);
         let [(first_weights, first), (second_weights, second)] = &self.filters;
         // What a filter computes along its axis: of the columns some rows, of the rows all. `from` is the input's first
         // row.
@@ -138,13 +141,13 @@ impl<'a> Bands<'a> {
         // SAFETY: `read` are rows of the input. The band has room for the rows `needed`.
         let (input, filtered) = unsafe {
             let start = self.input.first.offset(at(from, read.start));
-            (Input::from_raw(start, rows_of(from, &read))?, Output::from_raw(band.as_mut_ptr(), layout.clone())?)
+            (Input::from_raw(start, rows_of(from, &read))?, Output::from_raw(band, layout.clone())?)
         };
         correlate1d_part(input, filtered, first_weights, first, self.sums, part(first, &needed, 0))?;
         // SAFETY: the band's rows are written. Those of the results are rows of the output, and of this band alone.
         let (filtered, output) = unsafe {
             let start = self.output.first.offset(at(to, results.start));
-            (Input::from_raw(band.as_ptr(), layout)?, Output::from_raw(start, rows_of(to, &results))?)
+            (Input::from_raw(band, layout)?, Output::from_raw(start, rows_of(to, &results))?)
         };
         correlate1d_part(filtered, output, second_weights, second, self.sums, part(second, &results, needed.start))
     }

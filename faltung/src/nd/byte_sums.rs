@@ -104,7 +104,7 @@ impl ByteSums {
         Some(Self {
             weights: weights.iter().map(|&weight| weight as f32).collect(),
             limit: (0.5 - radius.value()).next_down(),
-            order: LineFilter::of(&weights).order(BATCH),
+            order: LineFilter::of(&weights).order(),
             of_constants: OnceLock::new(),
         })
     }
@@ -290,7 +290,9 @@ impl ByteSums {
         const { assert!(TOGETHER * S::LANES / 2 <= BATCH) };
         // SAFETY: each weight has BATCH values, and BATCH sums have room. From each start on half a vector is read and
         // written, which ends within the batch.
-        unsafe { self.order.sum(simd, values.as_ptr().add(middle * BATCH), sums.as_mut_ptr(), &starts) };
+        unsafe {
+            self.order.sum(simd, values.as_ptr().add(middle * BATCH), BATCH as isize, sums.as_mut_ptr(), &starts)
+        };
     }
 
     /// As if all results were certain, to see that wrong results are noticed.

@@ -507,15 +507,15 @@ impl<A: Real, R: Recheck<A>> Work for Block<'_, A, R> {
                         tile_sums::<_, _, V>(simd, from, planes, self.results, self.pitch, values);
                         for i in 0..TILE_ROWS {
                             let (from, sums) = (from.add(i * planes.row_step), self.results.add(i * self.pitch));
-                            self.recheck.run(simd, from, sums, values);
+                            self.recheck.run(simd, from, 1, sums, values);
                             let to = to.wrapping_offset(i as isize * axis.to);
                             self.write_row(sums, row, count, to);
                         }
                         index[outer.len() - 1] += TILE_ROWS - 1;
                     }
                     _ => {
-                        weighted_sums(simd, from, self.taps, self.partial, self.results, values);
-                        self.recheck.run(simd, from, self.results, values);
+                        weighted_sums(simd, from, 1, self.taps, self.partial, self.results, values);
+                        self.recheck.run(simd, from, 1, self.results, values);
                         self.write_row(self.results, row, count, to);
                     }
                 }

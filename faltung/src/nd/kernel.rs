@@ -1,13 +1,18 @@
-//! The inner loops. All work on scratch memory in which the elements have the type of the sums and the border stands
-//! around them, so that none of them knows of types, strides or borders.
+//! The inner loops. The elements have the type of the sums, and all that a result reads is there, so that none of them
+//! knows of types or borders.
 
 use std::ops::{Add, Div, Sub};
 
+use super::Element;
+use super::block::Places;
 use super::convert::Value;
 use crate::cpu::simd::Simd;
 
 /// A type that elements are converted to before they are summed. All bits 0 are the number 0.
 pub(super) trait Scalar: Copy + Send + Sync + 'static {
+    /// The elements that are of this type.
+    const ELEMENT: Element;
+
     fn from_f64(value: f64) -> Self;
 
     /// An element in this type.
@@ -54,9 +59,11 @@ pub(super) trait Real: Scalar + Add<Output = Self> + Sub<Output = Self> + Div<Ou
 }
 
 macro_rules! real {
-    ($type:ty, $vector:ident, $lanes:expr, $splat:ident, $add:ident, $sub:ident, $load:ident, $store:ident,
-     |$simd:ident, $weight:ident, $value:ident, $sum:ident| $weigh:expr) => {
+    ($type:ty, $element:ident, $vector:ident, $lanes:expr, $splat:ident, $add:ident, $sub:ident, $load:ident,
+     $store:ident, |$simd:ident, $weight:ident, $value:ident, $sum:ident| $weigh:expr) => {
         impl Scalar for $type {
+            const ELEMENT: Element = Element::$element;
+
             #[inline(always)]
             fn from_f64(value: f64) -> Self {
                 value as $type
@@ -123,40 +130,57 @@ macro_rules! real {
         }
     };
 }
-real! { f32, Vector, S::LANES, splat, add, sub, load, store,
+real! { f32, F32, Vector, S::LANES, splat, add, sub, load, store,
 |simd, weight, value, sum| simd.fma(weight, value, sum) }
-real! { f64, Doubles, S::LANES / 2, splat_f64, add_f64, sub_f64, load_f64, store_f64,
+real! { f64, F64, Doubles, S::LANES / 2, splat_f64, add_f64, sub_f64, load_f64, store_f64,
 |simd, weight, value, sum| simd.add_f64(sum, simd.mul_f64(weight, value)) }
 
 /// Registers of sums that are computed together: as many as hide the latency of an addition.
 const TOGETHER: usize = 8;
 
-/// How many values after the last one that is asked for the loops read and write.
+/// How many values after the last one that is asked for the loops read and write at most.
 pub(super) const SLACK: usize = TOGETHER * 16;
 
-/// A product of a sum: the distance of its value from that of the result, in places, and its weight.
+/// Sums that [`weighted_sums`] and [`mirrored_sums`] compute together.
+#[inline(always)]
+pub(super) fn group<S: Simd, A: Real>() -> usize {
+    TOGETHER * A::lanes::<S>()
+}
+
+/// Where the groups of `count` values begin. The last group ends with the last value, so it may have values of the one
+/// before. Fewer values than a group are one group, which ends after the last value.
+#[inline(always)]
+pub(super) fn starts(count: usize, group: usize) -> impl Iterator<Item = usize> {
+    let last = count.saturating_sub(group);
+    (0..count).step_by(group).map(move |start| start.min(last))
+}
+
+/// A product of a sum: the distance of its value from that of the result, in steps, and its weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tap<A> {
     pub(super) offset: isize,
     pub(super) weight: A,
 }
 
-/// `to[i] = sum of weight * from[i + offset]` over the taps, in their order, in partial sums of `partial` products.
+/// `to[i] = sum of weight * from[i + offset * step]` over the taps, in their order, in partial sums of `partial`
+/// products.
 ///
 /// # Safety
-/// - For each tap, `from + offset` is valid for reads of `count` + [`SLACK`] values.
-/// - `to` is valid for writes of `count` + [`SLACK`] values.
+/// With `count` values, or a [`group`] if that is more:
+/// - For each tap, `from + offset * step` is valid for reads of these.
+/// - `to` is valid for reads and writes of these, and none of them is read from `from`.
 #[inline(always)]
 pub(super) unsafe fn weighted_sums<S: Simd, A: Real>(
     simd: S,
     from: *const A,
+    step: isize,
     taps: &[Tap<A>],
     partial: usize,
     to: *mut A,
     count: usize,
 ) {
     let lanes = A::lanes::<S>();
-    for start in (0..count).step_by(TOGETHER * lanes) {
+    for start in starts(count, group::<S, A>()) {
         // Without taps the sums are 0.
         let (first, rest) = taps.split_at(partial.min(taps.len()));
         let mut part = first;
@@ -166,14 +190,14 @@ pub(super) unsafe fn weighted_sums<S: Simd, A: Real>(
             for tap in part {
                 let weight = A::splat(simd, tap.weight);
                 for (i, sum) in sums.iter_mut().enumerate() {
-                    // SAFETY: less than SLACK values after the last one that is asked for.
-                    let value = unsafe { A::load(simd, from.offset(tap.offset).add(start + i * lanes)) };
+                    // SAFETY: a vector of a group of the values.
+                    let value = unsafe { A::load(simd, from.offset(tap.offset * step).add(start + i * lanes)) };
                     *sum = A::weigh(simd, weight, value, *sum);
                 }
             }
             let is_first = std::ptr::eq(part, first);
             for (i, &sum) in sums.iter().enumerate() {
-                // SAFETY: as above.
+                // SAFETY: a vector of a group of the results.
                 unsafe { put(simd, to.add(start + i * lanes), sum, is_first) };
             }
             match rest.next() {
@@ -346,84 +370,82 @@ pub(super) struct Mirrored<A> {
 /// on.
 ///
 /// # Safety
-/// - `from - before.len() * step` is valid for reads of `count + 2 * before.len() * step` + [`SLACK`] values.
-/// - `to` is valid for writes of `count` + [`SLACK`] values.
+/// With `count` values, or a [`group`] if that is more:
+/// - For each distance d, 0 included, `from - d * step` and `from + d * step` are valid for reads of these.
+/// - `to` is valid for writes of these, and none of them is read from `from`.
 #[inline(always)]
 pub(super) unsafe fn mirrored_sums<S: Simd, A: Real, const IS_ODD: bool>(
     simd: S,
     from: *const A,
-    step: usize,
+    step: isize,
     filter: &Mirrored<A>,
     to: *mut A,
     count: usize,
 ) {
     let lanes = A::lanes::<S>();
-    for start in (0..count).step_by(TOGETHER * lanes) {
+    for start in starts(count, group::<S, A>()) {
         let mut sums = [A::splat(simd, A::ZERO); TOGETHER];
         let weight = A::splat(simd, filter.middle);
         for (i, sum) in sums.iter_mut().enumerate() {
-            // SAFETY: less than SLACK values after the last one that is asked for.
+            // SAFETY: a vector of a group of the values.
             let value = unsafe { A::load(simd, from.add(start + i * lanes)) };
             *sum = A::weigh(simd, weight, value, *sum);
         }
         for (number, &weight) in filter.before.iter().enumerate() {
-            let distance = (filter.before.len() - number) * step;
+            let distance = (filter.before.len() - number) as isize * step;
             let weight = A::splat(simd, weight);
             for (i, sum) in sums.iter_mut().enumerate() {
-                // SAFETY: as above, `distance` places before and after.
+                // SAFETY: as above, at the distance before and after.
                 let (before, after) = unsafe {
-                    let at = from.add(start + i * lanes);
-                    (A::load(simd, at.sub(distance)), A::load(simd, at.add(distance)))
+                    let (before, after) = (from.offset(-distance), from.offset(distance));
+                    (A::load(simd, before.add(start + i * lanes)), A::load(simd, after.add(start + i * lanes)))
                 };
                 let pair = if IS_ODD { A::sub_lanes(simd, before, after) } else { A::add_lanes(simd, before, after) };
                 *sum = A::weigh(simd, weight, pair, *sum);
             }
         }
         for (i, &sum) in sums.iter().enumerate() {
-            // SAFETY: as above.
+            // SAFETY: a vector of a group of the results.
             unsafe { A::store(simd, to.add(start + i * lanes), sum) };
         }
     }
 }
 
-/// Sums of `size` rows, column by column, as SciPy runs them from the first row of a line on:
-/// `to[r][c] = from[r][c] + .. + from[r + size - 1][c]`. `sums` holds those of the row before, of which the first value
-/// lies one row before `from`; or the first ones are computed, where `is_first`.
+/// Means of `size` rows, column by column, of sums as SciPy runs them from the first row of a line on:
+/// `to[r][c] = (from[r][c] + .. + from[r + size - 1][c]) / size`. [`Places::sums`] holds the sums of the row before, of
+/// which the first value is the first one of the places; or the first sums are computed, where
+/// [`is_first`](Places::is_first).
 ///
 /// # Safety
-/// - `from` is valid for reads of `(rows + size - 1) * columns` values, and of one row before unless `is_first`.
-/// - `to` is valid for writes of `rows * columns` values, `sums` of `columns`.
+/// The places have the values that the results read, and room for the results.
 #[inline(always)]
-pub(super) unsafe fn running_sums<A: Real>(
-    from: *const A,
-    size: usize,
-    columns: usize,
-    rows: usize,
-    is_first: bool,
-    sums: *mut A,
-    to: *mut A,
-) {
+pub(super) unsafe fn running_means<A: Real>(places: &Places<A>, size: usize) {
+    let Places { sums, rows, width, is_first, .. } = *places;
+    let divisor = A::from_f64(size as f64);
     // SAFETY: row and column exist, as this function requires.
     unsafe {
         if is_first {
-            for column in 0..columns {
+            for column in 0..width {
                 *sums.add(column) = A::ZERO;
             }
             for row in 0..size {
-                for column in 0..columns {
-                    *sums.add(column) = *sums.add(column) + *from.add(row * columns + column);
+                let values = places.values_of(row);
+                for column in 0..width {
+                    *sums.add(column) = *sums.add(column) + *values.add(column);
                 }
             }
-            for column in 0..columns {
-                *to.add(column) = *sums.add(column);
+            for column in 0..width {
+                *places.results.add(column) = *sums.add(column) / divisor;
             }
         }
         for row in usize::from(is_first)..rows {
-            let (old, new) = (from.add(row * columns).sub(columns), from.add((row + size - 1) * columns));
-            for column in 0..columns {
+            // Unless the block is the first one, its values begin one row earlier.
+            let old = row - usize::from(is_first);
+            let (old, new, to) = (places.values_of(old), places.values_of(old + size), places.results_of(row));
+            for column in 0..width {
                 let sum = *sums.add(column) + (*new.add(column) - *old.add(column));
                 *sums.add(column) = sum;
-                *to.add(row * columns + column) = sum;
+                *to.add(column) = sum / divisor;
             }
         }
     }

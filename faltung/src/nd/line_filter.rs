@@ -1,14 +1,15 @@
 //! Filters along a line in floating point.
 
-use super::kernel::{Mirrored, Real, Tap, divide, mirrored_sums, running_sums, weighted_sums, window_sums};
-use super::lines::{LineSums, Places, ReadySums};
-use super::narrow::{Order, PARTIAL, Recheck};
+use super::block::Places;
+use super::kernel::{Mirrored, Real, Tap, divide, group, mirrored_sums, running_means, weighted_sums, window_sums};
+use super::lines::LineSums;
+use super::narrow::{Final, Order, PARTIAL, Recheck};
 use crate::cpu::simd::Simd;
 
 /// What is computed along a line.
 pub(super) enum LineFilter<A> {
-    /// The weights in the order in which they are added, each with its number.
-    Taps(Vec<(usize, A)>),
+    /// The weights in the order in which they are added.
+    Taps(Vec<Tap<A>>),
     Mirrored(Mirrored<A>),
     /// The mean of so many values, of which no sum rounds.
     Windows(usize),
@@ -41,7 +42,7 @@ impl<A: Real> LineFilter<A> {
         let size = weights.len();
         // The last one comes first, as in SciPy.
         let numbers = size.checked_sub(1).into_iter().chain(0..size.saturating_sub(1));
-        Self::Taps(numbers.map(|number| (number, weights[number])).collect())
+        Self::Taps(numbers.map(|number| Tap { offset: number as isize, weight: weights[number] }).collect())
     }
 
     fn size(&self) -> usize {
@@ -57,9 +58,9 @@ impl LineFilter<f64> {
     /// With weights of `f32`.
     pub(super) fn narrowed(&self) -> LineFilter<f32> {
         match self {
-            Self::Taps(taps) => {
-                LineFilter::Taps(taps.iter().map(|&(number, weight)| (number, weight as f32)).collect())
-            }
+            Self::Taps(taps) => LineFilter::Taps(
+                taps.iter().map(|&Tap { offset, weight }| Tap { offset, weight: weight as f32 }).collect(),
+            ),
             Self::Mirrored(Mirrored { middle, before, is_odd }) => LineFilter::Mirrored(Mirrored {
                 middle: *middle as f32,
                 before: before.iter().map(|&weight| weight as f32).collect(),
@@ -79,41 +80,35 @@ impl LineFilter<f64> {
         }
     }
 
-    /// The products of a sum in their order, where the values of a line are `step` places apart.
-    pub(super) fn order(&self, step: usize) -> Order {
-        let tap = |(places, weight)| Tap { offset: (places * step) as isize, weight };
+    /// The products of a sum in their order.
+    pub(super) fn order(&self) -> Order {
+        let tap = |(distance, weight)| Tap { offset: distance as isize, weight };
         match self {
             Self::Mirrored(Mirrored { middle, before, is_odd }) => {
                 let pairs = (1..=before.len()).rev().zip(before.iter().copied()).map(tap).collect();
                 Order::Mirrored { middle: *middle, pairs, is_odd: *is_odd }
             }
-            Self::Taps(taps) => Order::Taps(taps.iter().copied().map(tap).collect()),
+            Self::Taps(taps) => Order::Taps(taps.clone()),
             Self::Windows(_) | Self::Running(_) => unreachable!("means are not summed again"),
         }
     }
 }
 
-/// A filter with its partial sums of so many products. `recheck` makes what looks at the sums, for values of a line
-/// that are so many places apart.
-pub(super) struct Summed<A, M> {
-    filter: LineFilter<A>,
-    partial: usize,
-    recheck: M,
+/// A filter with its partial sums of so many products, and what looks at the sums.
+pub(super) struct Summed<A, R> {
+    pub(super) filter: LineFilter<A>,
+    pub(super) partial: usize,
+    pub(super) recheck: R,
 }
 
-impl<A, M> Summed<A, M> {
-    pub(super) fn new<R>(filter: LineFilter<A>, partial: usize, recheck: M) -> Self
-    where
-        M: Fn(usize) -> R + Sync,
-        R: Recheck<A>,
-    {
-        Self { filter, partial, recheck }
+impl<A> Summed<A, Final> {
+    pub(super) fn of(filter: LineFilter<A>) -> Self {
+        Self { filter, partial: usize::MAX, recheck: Final }
     }
 }
 
-impl<A: Real, R: Recheck<A>, M: Fn(usize) -> R + Sync> LineSums for Summed<A, M> {
+impl<A: Real, R: Recheck<A>> LineSums for Summed<A, R> {
     type Value = A;
-    type Ready = ReadySummed<A, R>;
 
     fn size(&self) -> usize {
         self.filter.size()
@@ -123,58 +118,46 @@ impl<A: Real, R: Recheck<A>, M: Fn(usize) -> R + Sync> LineSums for Summed<A, M>
         matches!(self.filter, LineFilter::Running(_))
     }
 
-    fn ready(self, step: usize) -> Self::Ready {
-        let taps = match &self.filter {
-            LineFilter::Taps(taps) => {
-                taps.iter().map(|&(number, weight)| Tap { offset: (number * step) as isize, weight }).collect()
-            }
-            _ => Vec::new(),
-        };
-        ReadySummed { filter: self.filter, taps, partial: self.partial, recheck: (self.recheck)(step) }
+    #[inline(always)]
+    fn fewest<S: Simd>(&self) -> usize {
+        match self.filter {
+            LineFilter::Taps(_) | LineFilter::Mirrored(_) if !R::NEEDS_SLACK => group::<S, A>(),
+            LineFilter::Running(_) => 1,
+            _ => usize::MAX,
+        }
     }
-}
-
-/// A [`Summed`] for values that are a known number of places apart.
-pub(super) struct ReadySummed<A, R> {
-    filter: LineFilter<A>,
-    taps: Vec<Tap<A>>,
-    partial: usize,
-    recheck: R,
-}
-
-impl<A: Real, R: Recheck<A>> ReadySums for ReadySummed<A, R> {
-    type Value = A;
 
     #[inline(always)]
     unsafe fn run<S: Simd>(&self, simd: S, places: &Places<A>) {
-        let Places { values: from, results: to, sums, rows, width, is_first } = *places;
-        let count = rows * width;
-        // SAFETY: `Places` has the rows of the results and as many before and after them as the filter reads, and SLACK
-        // values more.
+        let Places { values: from, step, results: to, .. } = *places;
+        let (rows, count) = places.adjacent();
+        // SAFETY: `Places` has the rows of the results and as many before and after them as the filter reads. It has
+        // SLACK values more where a row is shorter than `fewest`.
         unsafe {
             match &self.filter {
-                LineFilter::Taps(_) => {
-                    weighted_sums(simd, from, &self.taps, self.partial, to, count);
-                    self.recheck.run(simd, from, to, count);
+                LineFilter::Taps(taps) => {
+                    for row in 0..rows {
+                        let (from, to) = (places.values_of(row), places.results_of(row));
+                        weighted_sums(simd, from, step, taps, self.partial, to, count);
+                        self.recheck.run(simd, from, step, to, count);
+                    }
                 }
                 LineFilter::Mirrored(filter) => {
-                    let from = from.add(filter.before.len() * width);
-                    if filter.is_odd {
-                        mirrored_sums::<_, _, true>(simd, from, width, filter, to, count);
-                    } else {
-                        mirrored_sums::<_, _, false>(simd, from, width, filter, to, count);
+                    for row in 0..rows {
+                        let (from, to) = (places.values_of(row + filter.before.len()), places.results_of(row));
+                        if filter.is_odd {
+                            mirrored_sums::<_, _, true>(simd, from, step, filter, to, count);
+                        } else {
+                            mirrored_sums::<_, _, false>(simd, from, step, filter, to, count);
+                        }
+                        self.recheck.run(simd, from, step, to, count);
                     }
-                    self.recheck.run(simd, from, to, count);
                 }
                 LineFilter::Windows(size) => {
-                    window_sums(simd, from, *size, width, to, count);
+                    window_sums(simd, from, *size, places.width, to, count);
                     divide(to, count, A::from_f64(*size as f64));
                 }
-                LineFilter::Running(size) => {
-                    let from = if is_first { from } else { from.add(width) };
-                    running_sums(from, *size, width, rows, is_first, sums, to);
-                    divide(to, count, A::from_f64(*size as f64));
-                }
+                LineFilter::Running(size) => running_means(places, *size),
             }
         }
     }

@@ -2,22 +2,22 @@
 //!
 //! A job takes a block of `rows` positions along the filtered axis and of `columns` adjacent lines. It converts the
 //! block and its border to rows of scratch memory, computes, and converts the results. Where the filtered axis is the
-//! one whose elements lie closest together, a block is a part of one line: one column.
+//! one whose elements lie closest together, a block is a part of one line: one column. A job takes several of these.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
 use kernels_gpu::abi::border::BorderMode;
 
+use super::block::{Block, Buffers, Places};
 use super::border::PaddedRange;
-use super::convert::{Run, load, store};
 use super::kernel::{SLACK, Scalar};
 use super::line_filter::{LineFilter, Summed};
-use super::narrow::{Again, Final, Narrow, PARTIAL, Values};
+use super::narrow::{Again, Narrow, PARTIAL, Values};
 use super::scratch::Scratch;
 use super::whole::{Correlated, Means};
 use super::{Element, Input, Output, Sums, run_jobs};
-use crate::cpu::simd::{Level, Simd, Work};
+use crate::cpu::simd::{Level, Simd};
 use crate::{Error, Result};
 
 /// What filters along one axis have in common.
@@ -80,8 +80,7 @@ pub(super) fn correlate1d_part(
     let filter = LineFilter::<f64>::of(weights);
     if sums == Sums::F32 {
         let weights: Vec<_> = weights.iter().map(|&weight| weight as f32).collect();
-        let summed = Summed::new(LineFilter::<f32>::of(&weights), usize::MAX, |_| Final);
-        return run(input, output, lines, summed, part);
+        return run(input, output, lines, Summed::of(LineFilter::<f32>::of(&weights)), part);
     }
     let outside = (lines.border == BorderMode::Constant).then_some(lines.value);
     if let Some(correlated) = Correlated::new(weights, from, to, outside) {
@@ -89,12 +88,12 @@ pub(super) fn correlate1d_part(
     }
     let values = Values::new(from, outside);
     match Narrow::new(values, to, weights, filter.additions()) {
-        Some(Narrow::Exact) => run(input, output, lines, Summed::new(filter.narrowed(), usize::MAX, |_| Final), part),
+        Some(Narrow::Exact) => run(input, output, lines, Summed::of(filter.narrowed()), part),
         Some(Narrow::Proven(radius)) => {
-            let again = |step| Again { order: filter.order(step), radius };
-            run(input, output, lines, Summed::new(filter.narrowed(), PARTIAL, again), part)
+            let recheck = Again { order: filter.order(), radius };
+            run(input, output, lines, Summed { filter: filter.narrowed(), partial: PARTIAL, recheck }, part)
         }
-        None => run(input, output, lines, Summed::new(filter, usize::MAX, |_| Final), part),
+        None => run(input, output, lines, Summed::of(filter), part),
     }
 }
 
@@ -126,15 +125,15 @@ pub fn uniform1d(
         // less: it loses the same fraction.
         Some(most) if most < 16_777_216.0 && !has_fractions => {
             let windows = LineFilter::<f32>::Windows(size);
-            run(input, output, lines, Summed::new(windows, usize::MAX, |_| Final), part)
+            run(input, output, lines, Summed::of(windows), part)
         }
         Some(most) if most < 9_007_199_254_740_992.0 => {
             let windows = LineFilter::<f64>::Windows(size);
-            run(input, output, lines, Summed::new(windows, usize::MAX, |_| Final), part)
+            run(input, output, lines, Summed::of(windows), part)
         }
         _ => {
             let running = LineFilter::<f64>::Running(size);
-            run(input, output, lines, Summed::new(running, usize::MAX, |_| Final), part)
+            run(input, output, lines, Summed::of(running), part)
         }
     }
 }
@@ -143,8 +142,6 @@ pub fn uniform1d(
 pub(super) trait LineSums: Sync {
     /// The type of the values and of the results before they are converted.
     type Value: Scalar;
-    /// The same, ready for values of a line that are so many places apart.
-    type Ready: ReadySums<Value = Self::Value>;
 
     /// Values that a result reads.
     fn size(&self) -> usize;
@@ -154,43 +151,27 @@ pub(super) trait LineSums: Sync {
         false
     }
 
-    fn ready(self, step: usize) -> Self::Ready;
-}
-
-/// [`LineSums`] for values that are a known number of places apart.
-pub(super) trait ReadySums: Sync {
-    type Value: Scalar;
+    /// The fewest [adjacent](Places::adjacent) results that are computed without the slack, and without a write to the
+    /// values. [`usize::MAX`] if no number is enough.
+    fn fewest<S: Simd>(&self) -> usize {
+        usize::MAX
+    }
 
     /// # Safety
-    /// The places have the values that the results read, and room for the results.
+    /// - The places have the values that the results read, and room for the results.
+    /// - Unless there are [`fewest`](Self::fewest) adjacent results, all rows are adjacent, [`SLACK`] values follow
+    ///   values and results, and the values may be written.
     unsafe fn run<S: Simd>(&self, simd: S, places: &Places<Self::Value>);
-}
-
-/// A block in scratch memory: rows of the values at one position of each line.
-pub(super) struct Places<A> {
-    /// The values. There is a row for each result, and `size - 1` more: those that the first and the last result read
-    /// before and after. Blocks that continue running sums have one row before these. [`SLACK`] values follow.
-    pub(super) values: *mut A,
-    /// Room for the rows of results, and for [`SLACK`] more.
-    pub(super) results: *mut A,
-    /// A row that stays from block to block.
-    pub(super) sums: *mut A,
-    /// Rows of results.
-    pub(super) rows: usize,
-    /// Values of a row.
-    pub(super) width: usize,
-    /// Whether the block is the first one of its lines.
-    pub(super) is_first: bool,
 }
 
 /// An axis in both arrays.
 #[derive(Clone, Copy, Debug)]
-struct Axis {
-    length: usize,
+pub(super) struct Axis {
+    pub(super) length: usize,
     /// Bytes from one element of the input to the next.
-    from: isize,
+    pub(super) from: isize,
     /// Bytes from one element of the output to the next.
-    to: isize,
+    pub(super) to: isize,
 }
 
 /// The axes other than the filtered one, the widest strides first. Axes of one element are left out. Two axes that can
@@ -228,6 +209,9 @@ const ROW: usize = 1024;
 /// Adjacent lines in a block from which on more rows are worth more than longer rows.
 const COLUMNS: usize = 256;
 
+/// Multiply-adds that take much longer than a job does without them.
+const JOB: usize = 1 << 15;
+
 /// Places of the longest part of a line.
 const LONGEST: usize = 1 << 15;
 
@@ -237,6 +221,8 @@ struct Cut {
     columns: Axis,
     /// Columns of a block.
     width: usize,
+    /// Columns of a job.
+    taken: usize,
     /// Rows of a block.
     rows: usize,
     outer: Vec<Axis>,
@@ -245,13 +231,13 @@ struct Cut {
 impl Cut {
     /// For lines of elements of so many `bytes`.
     fn new(line: Axis, mut outer: Vec<Axis>, size: usize, bytes: usize, is_running: bool, is_in_place: bool) -> Self {
-        let single = Axis { length: 1, from: 0, to: 0 };
         let is_along_line = outer.last().is_none_or(|axis| line.to.unsigned_abs() < axis.to.unsigned_abs());
-        let (columns, most) = match (is_along_line, is_running) {
-            (true, false) => (single, 1),
+        let columns = outer.pop().unwrap_or(Axis { length: 1, from: 0, to: 0 });
+        let most = match (is_along_line, is_running) {
+            (true, false) => 1,
             // Running sums wait for each other, so several lines are computed at the same time.
-            (true, true) => (outer.pop().unwrap_or(single), 8),
-            (false, _) => (outer.pop().unwrap_or(single), (ROW / bytes).max(COLUMNS)),
+            (true, true) => 8,
+            (false, _) => (ROW / bytes).max(COLUMNS),
         };
         let mut width = most.min(columns.length);
         let padded = if is_in_place { line.length } else { size } + size;
@@ -264,16 +250,10 @@ impl Cut {
             (false, true) => LONGEST.max(2 * size),
             (false, false) => (BLOCK / width).saturating_sub(size).max(size),
         };
-        Self { columns, width, rows: rows.min(line.length), outer }
+        let rows = rows.min(line.length);
+        let lines = if width == 1 { JOB / size.saturating_mul(rows) } else { 0 };
+        Self { columns, width, taken: lines.clamp(width, columns.length.max(width)), rows, outer }
     }
-}
-
-/// Scratch memory of a thread.
-struct Buffers<A> {
-    rows: Scratch<A>,
-    results: Scratch<A>,
-    /// [`Places::sums`].
-    sums: Scratch<A>,
 }
 
 /// The results along the filtered axis that a call computes.
@@ -312,17 +292,25 @@ fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter:
     let cut =
         Cut::new(line, other_axes(&input, &output, axis), size, input.layout.element.size(), is_running, is_in_place);
 
-    let (blocks, chunks) = (line.length.div_ceil(cut.rows), cut.columns.length.div_ceil(cut.width));
+    let (blocks, chunks) = (line.length.div_ceil(cut.rows), cut.columns.length.div_ceil(cut.taken));
     let outer: usize = cut.outer.iter().map(|axis| axis.length).product();
     let places = (cut.rows + size) * cut.width + SLACK;
     let scratch = || {
         let (results, sums) = (Scratch::new(cut.rows * cut.width + SLACK), Scratch::new(cut.width));
         Ok(Buffers { rows: Scratch::new(places), results, sums })
     };
-    let filter = filter.ready(cut.width);
     // Position 0 of the axis, which need not be there.
     let position_0 = -(first as isize) * line.from;
     let before = (size / 2) as isize + origin;
+    let range = |block: usize| {
+        let start = block * cut.rows;
+        let rows = cut.rows.min(line.length - start);
+        // A running sum also reads what leaves it.
+        let more = usize::from(is_running && start > 0);
+        let first = (results.start + start) as isize - before - more as isize;
+        PaddedRange::new(border, first, rows + size - 1 + more, length)
+    };
+    let ranges: Vec<_> = (0..blocks).map(range).collect();
     let work = if is_part { 0 } else { input.layout.elements().saturating_mul(size) };
     // The blocks of a line follow each other, so that what two of them read is still in a cache. A running sum goes on
     // from block to block, in one job.
@@ -337,16 +325,11 @@ fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter:
             from += i * axis.from;
             to += i * axis.to;
         }
-        let column = chunk * cut.width;
+        let column = chunk * cut.taken;
         from += column as isize * cut.columns.from;
         to += column as isize * cut.columns.to;
-        for block in first..first + blocks_of_job {
+        for (block, range) in ranges.iter().enumerate().skip(first).take(blocks_of_job) {
             let start = block * cut.rows;
-            let rows = cut.rows.min(line.length - start);
-            // A running sum also reads what leaves it.
-            let more = usize::from(is_running && start > 0);
-            let from_start = (results.start + start) as isize - before - more as isize;
-            let range = PaddedRange::new(border, from_start, rows + size - 1 + more, length);
             level.run(Block {
                 level,
                 input: &input,
@@ -356,9 +339,10 @@ fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter:
                 line,
                 stride: cut.columns,
                 width: cut.width,
-                columns: cut.width.min(cut.columns.length - column),
-                rows,
+                columns: cut.taken.min(cut.columns.length - column),
+                rows: cut.rows.min(line.length - start),
                 range,
+                is_in_place,
                 outside: F::Value::from_f64(value),
                 filter: &filter,
                 is_first: start == 0,
@@ -366,110 +350,4 @@ fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter:
             });
         }
     })
-}
-
-/// A job.
-struct Block<'a, F: ReadySums> {
-    level: Level,
-    input: &'a Input<'a>,
-    output: &'a Output<'a>,
-    /// The element of the input at position 0 of the first line.
-    from: *const u8,
-    /// The first result.
-    to: *mut u8,
-    line: Axis,
-    /// From one line to the next.
-    stride: Axis,
-    /// Columns of the scratch memory.
-    width: usize,
-    /// Columns of this block.
-    columns: usize,
-    rows: usize,
-    range: PaddedRange,
-    outside: F::Value,
-    filter: &'a F,
-    /// Whether the block is the first one of its lines.
-    is_first: bool,
-    scratch: &'a mut Buffers<F::Value>,
-}
-
-impl<F: ReadySums> Block<'_, F> {
-    /// Converts the elements at one position of all lines.
-    ///
-    /// # Safety
-    /// - `from` is the element at position 0 of the first line, and the position is within the axis.
-    /// - `to` has room for the block's columns.
-    #[inline(always)]
-    unsafe fn fill_one(&self, from: *const u8, position: Option<usize>, to: *mut F::Value) {
-        // SAFETY: the elements are there, and so is room for them.
-        unsafe {
-            match position {
-                Some(position) => {
-                    let from = from.offset(position as isize * self.line.from);
-                    let columns = Run::adjacent(self.columns, self.stride.from);
-                    load(self.level, self.input.layout.element, from, to, Run::ONE, columns);
-                }
-                None => std::slice::from_raw_parts_mut(to, self.columns).fill(self.outside),
-            }
-        }
-    }
-
-    /// The part of the input that the block reads, in the type of the sums.
-    #[inline(always)]
-    fn fill(&mut self) {
-        let Self { width, columns, line, stride, .. } = *self;
-        // `run` made the scratch memory so large that each row of the range has its place, and the positions that the
-        // range names are within the axis.
-        let (from, rows) = (self.from, self.scratch.rows.as_mut_ptr());
-        let PaddedRange { before, first, inside, after } = &self.range;
-        for (row, &position) in before.iter().enumerate() {
-            // SAFETY: see above.
-            unsafe { self.fill_one(from, position, rows.add(row * width)) };
-        }
-        let along = Run { count: *inside, stride: line.from, step: width };
-        let across = Run::adjacent(columns, stride.from);
-        let is_along = line.from.unsigned_abs() < stride.from.unsigned_abs();
-        let (outer, inner) = if columns == 1 || is_along { (across, along) } else { (along, across) };
-        let start = from.wrapping_offset(*first as isize * line.from);
-        // SAFETY: see above.
-        unsafe { load(self.level, self.input.layout.element, start, rows.add(before.len() * width), outer, inner) };
-        for (row, &position) in after.iter().enumerate() {
-            // SAFETY: see above.
-            unsafe { self.fill_one(from, position, rows.add((before.len() + inside + row) * width)) };
-        }
-    }
-
-    /// Converts the results.
-    #[inline(always)]
-    fn write(&mut self) {
-        let Self { width, columns, rows, line, stride, .. } = *self;
-        let (from, to) = (self.scratch.results.as_mut_ptr().cast_const(), self.to);
-        let along = Run { count: rows, stride: line.to, step: width };
-        let across = Run::adjacent(columns, stride.to);
-        let is_along = line.to.unsigned_abs() < stride.to.unsigned_abs();
-        let (outer, inner) = if columns == 1 || is_along { (across, along) } else { (along, across) };
-        // SAFETY: row and column are those of a result of this block, in scratch memory and output.
-        unsafe { store::<_, false>(self.level, self.output.layout.element, from, to, outer, inner) };
-    }
-}
-
-impl<F: ReadySums> Work for Block<'_, F> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd, const V: usize>(mut self, simd: S) {
-        self.fill();
-        let Buffers { rows, results, sums } = &mut *self.scratch;
-        let places = Places {
-            values: rows.as_mut_ptr(),
-            results: results.as_mut_ptr(),
-            sums: sums.as_mut_ptr(),
-            rows: self.rows,
-            width: self.width,
-            is_first: self.is_first,
-        };
-        // SAFETY: `run` made the scratch memory for these rows, and `fill` has written them.
-        unsafe { self.filter.run(simd, &places) };
-        self.write();
-    }
 }

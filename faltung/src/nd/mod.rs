@@ -28,6 +28,7 @@
 mod array;
 mod axes;
 mod bands;
+mod block;
 mod border;
 mod byte_axes;
 mod byte_sums;

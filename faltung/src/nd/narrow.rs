@@ -125,19 +125,25 @@ impl Radius {
 
 /// What is done with the sums of a block before they are converted.
 pub(super) trait Recheck<A>: Sync {
-    /// Takes care of `count` sums at `sums`, of which the values lie at `from`.
+    /// Whether it reads and writes up to [`SLACK`](super::kernel::SLACK) values after the last one.
+    const NEEDS_SLACK: bool;
+
+    /// Takes care of `count` sums at `sums`, of which the values lie at `from`, `step` places apart.
     ///
     /// # Safety
-    /// As for the sums themselves: [`weighted_sums`](super::kernel::weighted_sums).
-    unsafe fn run<S: Simd>(&self, simd: S, from: *const A, sums: *mut A, count: usize);
+    /// - As for the sums themselves: [`weighted_sums`](super::kernel::weighted_sums).
+    /// - If the slack is needed, the values and the sums have it.
+    unsafe fn run<S: Simd>(&self, simd: S, from: *const A, step: isize, sums: *mut A, count: usize);
 }
 
 /// Sums that are final.
 pub(super) struct Final;
 
 impl<A> Recheck<A> for Final {
+    const NEEDS_SLACK: bool = false;
+
     #[inline(always)]
-    unsafe fn run<S: Simd>(&self, _: S, _: *const A, _: *mut A, _: usize) {}
+    unsafe fn run<S: Simd>(&self, _: S, _: *const A, _: isize, _: *mut A, _: usize) {}
 }
 
 /// A sum in SciPy's order: the products that it has.
@@ -158,8 +164,10 @@ pub(super) struct Again {
 pub(super) const TOGETHER: usize = 8;
 
 impl Recheck<f32> for Again {
+    const NEEDS_SLACK: bool = true;
+
     #[inline(always)]
-    unsafe fn run<S: Simd>(&self, simd: S, from: *const f32, sums: *mut f32, count: usize) {
+    unsafe fn run<S: Simd>(&self, simd: S, from: *const f32, step: isize, sums: *mut f32, count: usize) {
         let (half, radius) = (S::LANES / 2, simd.splat(self.radius.0));
         let mut starts = [0; TOGETHER];
         let mut found = 0;
@@ -178,7 +186,7 @@ impl Recheck<f32> for Again {
                 found += 1;
                 if found == TOGETHER {
                     // SAFETY: as this function requires.
-                    unsafe { self.order.sum(simd, from, sums, &starts) };
+                    unsafe { self.order.sum(simd, from, step, sums, &starts) };
                     found = 0;
                 }
             }
@@ -187,18 +195,26 @@ impl Recheck<f32> for Again {
             let last = starts[found - 1];
             starts[found..].fill(last);
             // SAFETY: as this function requires.
-            unsafe { self.order.sum(simd, from, sums, &starts) };
+            unsafe { self.order.sum(simd, from, step, sums, &starts) };
         }
     }
 }
 
 impl Order {
-    /// Sums half a vector from each of the starts on in `f64`, and drops the fractions.
+    /// Sums half a vector from each of the starts on in `f64`, and drops the fractions. The values lie `step` places
+    /// apart.
     ///
     /// # Safety
     /// As for [`Recheck::run`]; the starts are less than its `count`.
     #[inline(always)]
-    pub(super) unsafe fn sum<S: Simd>(&self, simd: S, from: *const f32, to: *mut f32, starts: &[usize; TOGETHER]) {
+    pub(super) unsafe fn sum<S: Simd>(
+        &self,
+        simd: S,
+        from: *const f32,
+        step: isize,
+        to: *mut f32,
+        starts: &[usize; TOGETHER],
+    ) {
         let mut sums = [simd.splat_f64(0.0); TOGETHER];
         let weigh = |weight, value, sum| simd.add_f64(sum, simd.mul_f64(weight, value));
         match self {
@@ -207,7 +223,7 @@ impl Order {
                     let weight = simd.splat_f64(tap.weight);
                     for (sum, &start) in sums.iter_mut().zip(starts) {
                         // SAFETY: the values of a sum, and less than SLACK values more.
-                        let value = unsafe { simd.load_wide(from.offset(tap.offset).add(start)) };
+                        let value = unsafe { simd.load_wide(from.offset(tap.offset * step).add(start)) };
                         *sum = weigh(weight, value, *sum);
                     }
                 }
@@ -219,12 +235,13 @@ impl Order {
                     *sum = weigh(weight, unsafe { simd.load_wide(from.add(start)) }, *sum);
                 }
                 for pair in pairs {
+                    let distance = pair.offset * step;
                     let weight = simd.splat_f64(pair.weight);
                     for (sum, &start) in sums.iter_mut().zip(starts) {
                         // SAFETY: as above, at the distance before and after.
                         let (before, after) = unsafe {
                             let at = from.add(start);
-                            (simd.load_wide(at.offset(-pair.offset)), simd.load_wide(at.offset(pair.offset)))
+                            (simd.load_wide(at.offset(-distance)), simd.load_wide(at.offset(distance)))
                         };
                         let both = if *is_odd { simd.sub_f64(before, after) } else { simd.add_f64(before, after) };
                         *sum = weigh(weight, both, *sum);

@@ -9,6 +9,7 @@ use super::*;
 use crate::cpu::simd::Level;
 
 mod axes;
+pub(super) mod in_place;
 
 const ELEMENTS: [Element; 11] = [
     Element::Bool,
@@ -368,6 +369,18 @@ fn means_of_bytes_are_the_quotients() {
     }
 }
 
+/// The sum of a filter along a line, in SciPy's order.
+fn scipys_sum(weights: &[f64], value: impl Fn(usize) -> f64) -> f64 {
+    let (last, middle) = (weights.len() - 1, weights.len() / 2);
+    let is = |sign: f64| last % 2 == 0 && (1..=middle).all(|d| weights[middle + d] == sign * weights[middle - d]);
+    if is(1.0) || is(-1.0) {
+        let sign = if is(1.0) { 1.0 } else { -1.0 };
+        return (0..middle)
+            .fold(weights[middle] * value(middle), |sum, j| sum + weights[j] * (value(j) + sign * value(last - j)));
+    }
+    (0..last).fold(weights[last] * value(last), |sum, j| sum + weights[j] * value(j))
+}
+
 #[test]
 fn lines_have_the_bits_of_the_sums_in_scipys_order() {
     for seed in 0..400 {
@@ -383,18 +396,9 @@ fn lines_have_the_bits_of_the_sums_in_scipys_order() {
         }
         let lines = Lines { axis, origin: case.origin(size), border: case.border, value: case.value };
         correlate1d(case.input.input(), case.output.output(), &weights, &lines, Sums::F64, None).unwrap();
-        let middle = size / 2;
-        let is = |sign: f64| size % 2 == 1 && (1..=middle).all(|d| weights[middle + d] == sign * weights[middle - d]);
         case.compare(seed, |index| {
-            let value =
-                |j: usize| case.at(&shifted(index, along(axis, axes, j as isize - middle as isize - lines.origin)));
-            if is(1.0) || is(-1.0) {
-                let sign = if is(1.0) { 1.0 } else { -1.0 };
-                return (0..middle).fold(weights[middle] * value(middle), |sum, j| {
-                    sum + weights[j] * (value(j) + sign * value(size - 1 - j))
-                });
-            }
-            (0..size - 1).fold(weights[size - 1] * value(size - 1), |sum, j| sum + weights[j] * value(j))
+            let offset = |j: usize| j as isize - (size / 2) as isize - lines.origin;
+            scipys_sum(&weights, |j| case.at(&shifted(index, along(axis, axes, offset(j)))))
         });
     }
 }

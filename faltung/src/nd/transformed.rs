@@ -302,7 +302,7 @@ impl Work for Judge<'_> {
                 found += 1;
                 if found == TOGETHER {
                     // SAFETY: the values of the results, and less than SLACK values more.
-                    unsafe { self.order.sum(simd, self.from, self.to, &starts) };
+                    unsafe { self.order.sum(simd, self.from, 1, self.to, &starts) };
                     found = 0;
                 }
             }
@@ -311,7 +311,7 @@ impl Work for Judge<'_> {
             let last = starts[found - 1];
             starts[found..].fill(last);
             // SAFETY: as above.
-            unsafe { self.order.sum(simd, self.from, self.to, &starts) };
+            unsafe { self.order.sum(simd, self.from, 1, self.to, &starts) };
         }
     }
 }

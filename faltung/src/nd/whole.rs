@@ -6,13 +6,16 @@
 //! - [`Means`]: unsigned bytes. The sums of up to [`MOST`] of them fit, and a product takes the place of the division.
 
 use super::Element;
+use super::block::Places;
 use super::convert::Value;
-use super::kernel::{SLACK, Scalar, Tap};
-use super::lines::{LineSums, Places, ReadySums};
+use super::kernel::{SLACK, Scalar, starts};
+use super::lines::LineSums;
 use crate::cpu::simd::Simd;
 use crate::cpu::whole::window_sums;
 
 impl Scalar for u16 {
+    const ELEMENT: Element = Element::U16;
+
     /// The last bits of a whole number below 2^63.
     #[inline(always)]
     fn from_f64(value: f64) -> Self {
@@ -64,45 +67,43 @@ impl Correlated {
     }
 }
 
+/// Registers of sums that are computed together: as many as hide the latency of a product.
+const TOGETHER: usize = 4;
+const _: () = assert!(TOGETHER * 32 <= SLACK);
+
 impl LineSums for Correlated {
     type Value = u16;
-    type Ready = ReadyCorrelated;
 
     fn size(&self) -> usize {
         self.size
     }
 
-    fn ready(self, step: usize) -> ReadyCorrelated {
-        let tap = |(place, weight)| Tap { offset: (place * step) as isize, weight };
-        ReadyCorrelated(self.weights.into_iter().map(tap).collect())
+    #[inline(always)]
+    fn fewest<S: Simd>(&self) -> usize {
+        TOGETHER * 2 * S::LANES
     }
-}
-
-pub(super) struct ReadyCorrelated(Vec<Tap<u16>>);
-
-/// Registers of sums that are computed together: as many as hide the latency of a product.
-const TOGETHER: usize = 4;
-const _: () = assert!(TOGETHER * 32 <= SLACK);
-
-impl ReadySums for ReadyCorrelated {
-    type Value = u16;
 
     #[inline(always)]
     unsafe fn run<S: Simd>(&self, simd: S, places: &Places<u16>) {
-        let (from, count) = (places.values.cast_const(), places.rows * places.width);
-        for start in (0..count).step_by(TOGETHER * 2 * S::LANES) {
-            let mut sums = [simd.splat_shorts(0); TOGETHER];
-            for tap in &self.0 {
-                let weight = simd.splat_shorts(tap.weight);
-                for (i, sum) in sums.iter_mut().enumerate() {
-                    // SAFETY: less than SLACK values after the last one that is asked for.
-                    let values = unsafe { simd.load_shorts(from.offset(tap.offset).add(start + i * 2 * S::LANES)) };
-                    *sum = simd.add_shorts(*sum, simd.mul_shorts(weight, values));
+        let (rows, count) = places.adjacent();
+        for row in 0..rows {
+            // SAFETY: the row exists.
+            let (from, to) = unsafe { (places.values_of(row), places.results_of(row)) };
+            for start in starts(count, self.fewest::<S>()) {
+                let mut sums = [simd.splat_shorts(0); TOGETHER];
+                for &(place, weight) in &self.weights {
+                    let weight = simd.splat_shorts(weight);
+                    let distance = place as isize * places.step;
+                    for (i, sum) in sums.iter_mut().enumerate() {
+                        // SAFETY: a vector of a group of the values.
+                        let values = unsafe { simd.load_shorts(from.offset(distance).add(start + i * 2 * S::LANES)) };
+                        *sum = simd.add_shorts(*sum, simd.mul_shorts(weight, values));
+                    }
                 }
-            }
-            for (i, &sum) in sums.iter().enumerate() {
-                // SAFETY: as above.
-                unsafe { simd.store_shorts(places.results.add(start + i * 2 * S::LANES), sum) };
+                for (i, &sum) in sums.iter().enumerate() {
+                    // SAFETY: a vector of a group of the results.
+                    unsafe { simd.store_shorts(to.add(start + i * 2 * S::LANES), sum) };
+                }
             }
         }
     }
@@ -185,7 +186,7 @@ impl Means {
     /// The means of values that are `width` places apart, by running sums.
     ///
     /// # Safety
-    /// As for [`ReadySums::run`].
+    /// As for [`LineSums::run`].
     #[inline(always)]
     unsafe fn across_memory<S: Simd>(&self, simd: S, places: &Places<u16>) {
         let Places { values, results, sums, rows, width, .. } = *places;
@@ -221,19 +222,10 @@ impl Means {
 
 impl LineSums for Means {
     type Value = u16;
-    type Ready = Self;
 
     fn size(&self) -> usize {
         self.size
     }
-
-    fn ready(self, _: usize) -> Self {
-        self
-    }
-}
-
-impl ReadySums for Means {
-    type Value = u16;
 
     #[inline(always)]
     unsafe fn run<S: Simd>(&self, simd: S, places: &Places<u16>) {
