@@ -263,3 +263,73 @@ fn arrays_without_elements() {
         assert_eq!(filter.check(&mut random), [0; 3], "{filter:?}");
     }
 }
+
+/// Memory between two pages that can't be accessed.
+#[cfg(target_os = "linux")]
+struct Enclosed {
+    map: *mut libc::c_void,
+    bytes: usize,
+}
+
+#[cfg(target_os = "linux")]
+impl Enclosed {
+    const PAGE: usize = 1 << 16;
+
+    fn new(bytes: usize) -> Self {
+        let bytes = bytes.next_multiple_of(Self::PAGE);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: new memory, where the system likes it.
+        let map = unsafe { libc::mmap(std::ptr::null_mut(), bytes + 2 * Self::PAGE, libc::PROT_NONE, flags, -1, 0) };
+        assert_ne!(map, libc::MAP_FAILED);
+        let this = Self { map, bytes };
+        // SAFETY: whole pages of the new memory.
+        let code = unsafe { libc::mprotect(this.first().cast(), bytes, libc::PROT_READ | libc::PROT_WRITE) };
+        assert_eq!(code, 0);
+        this
+    }
+
+    fn first(&self) -> *mut u8 {
+        // SAFETY: the map is longer than a page.
+        unsafe { self.map.cast::<u8>().add(Self::PAGE) }
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Drop for Enclosed {
+    fn drop(&mut self) {
+        // SAFETY: the whole map, which nobody uses any more.
+        unsafe { libc::munmap(self.map, self.bytes + 2 * Self::PAGE) };
+    }
+}
+
+/// A read beside the input, or a write beside the output, would end the program.
+#[cfg(target_os = "linux")]
+#[test]
+fn nothing_beside_the_arrays_is_accessed() {
+    let mut random = fastrand::Rng::with_seed(7);
+    for (element, width) in TYPES.into_iter().flat_map(|element| WIDTHS.map(|width| (element, width))) {
+        let shape = [if width < 8 { 300 } else { 40 }, width];
+        let bytes = shape.iter().product::<usize>() * element.size();
+        let (from, to) = (Enclosed::new(bytes), Enclosed::new(bytes));
+        for (axis, at_end) in [(0, false), (0, true), (1, false), (1, true)] {
+            let filter = Filter::new(&mut random, element, shape, axis, [Rows::Dense; 2]);
+            let mut expected = [Rows::Dense.array(element, shape), Rows::Dense.array(element, shape)];
+            for index in indices(&shape) {
+                expected[0].set(&index, random.i64(0..1000));
+            }
+            let sums = if element == Element::F32 { Sums::F32 } else { Sums::F64 };
+            let run = |input, output| correlate1d(input, output, &filter.weights, &filter.lines, sums, None).unwrap();
+            let [input, output] = &mut expected;
+            run(input.input(), output.output());
+            let layout = || Layout::dense(element, &shape);
+            // SAFETY: the arrays are as long as the memory of `bytes` bytes at the beginning or at the end.
+            unsafe {
+                let start = |memory: &Enclosed| memory.first().add(if at_end { memory.bytes - bytes } else { 0 });
+                start(&from).copy_from_nonoverlapping(input.bytes.as_ptr().add(input.first), bytes);
+                run(Input::from_raw(start(&from), layout()).unwrap(), Output::from_raw(start(&to), layout()).unwrap());
+                let found = std::slice::from_raw_parts(start(&to), bytes);
+                assert!(found == &output.bytes[output.first..][..bytes], "{filter:?}");
+            }
+        }
+    }
+}
