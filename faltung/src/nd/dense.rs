@@ -9,7 +9,7 @@ use kernels_gpu::abi::border::BorderMode;
 
 use super::border::PaddedRange;
 use super::convert::{Run, load, load_line, store};
-use super::kernel::{Planes, Real, SLACK, TILE_ROWS, Tap, tile_sums, weighted_sums};
+use super::kernel::{Planes, Real, SLACK, TILE_ROWS, Tap, group, tile_sums, weighted_sums};
 use super::narrow::{Again, Final, Narrow, Order, PARTIAL, Radius, Recheck, Values};
 use super::scratch::Scratch;
 use super::transformed::Tiles;
@@ -299,7 +299,7 @@ fn run<A: Real, R: Recheck<A>>(
             recheck: &recheck,
             block: block.as_mut_ptr(),
             results: results.as_mut_ptr(),
-            pitch: row,
+            pitch: row as isize,
         });
     })
 }
@@ -353,7 +353,7 @@ struct Block<'a, A, R> {
     block: *mut A,
     results: *mut A,
     /// Places from one row of results to the next.
-    pitch: usize,
+    pitch: isize,
 }
 
 impl<A: Real, R> Block<'_, A, R> {
@@ -411,6 +411,21 @@ impl<A: Real, R> Block<'_, A, R> {
                 None => std::slice::from_raw_parts_mut(to, self.inner.length).fill(self.outside),
             }
         }
+    }
+
+    /// Whether the sums of a row of so many `values` may be written straight to the output: to adjacent and aligned
+    /// elements of the type of the sums.
+    #[inline(always)]
+    fn writes_in_place<S: Simd>(&self, values: usize) -> bool
+    where
+        R: Recheck<A>,
+    {
+        let (size, inner, first) = (size_of::<A>() as isize, self.inner, self.output.first.addr());
+        let Some((row, outer)) = self.axes.split_last() else { return false };
+        let are_adjacent = row.to == size * inner.length as isize && (inner.length == 1 || inner.to == size);
+        let are_aligned = first.is_multiple_of(size_of::<A>()) && outer.iter().all(|axis| axis.to % size == 0);
+        let has_type = self.output.layout.element == A::ELEMENT;
+        has_type && are_adjacent && are_aligned && !R::NEEDS_SLACK && values >= group::<S, A>()
     }
 
     /// Converts the results of one row, which begins at `to`.
@@ -482,6 +497,8 @@ impl<A: Real, R: Recheck<A>> Work for Block<'_, A, R> {
         }
 
         let count = row.block.min(row.length - row_start);
+        let values = count * self.inner.length;
+        let is_in_place = self.writes_in_place::<S>(values);
         index.fill(0);
         loop {
             let (mut place, mut to) = (0, self.output.first.wrapping_offset(row_start as isize * row.to));
@@ -497,16 +514,20 @@ impl<A: Real, R: Recheck<A>> Work for Block<'_, A, R> {
                 }
                 _ => 0,
             };
-            let values = count * self.inner.length;
+            let (sums, pitch) = match outer.last() {
+                _ if !is_in_place => (self.results, self.pitch),
+                Some(axis) => (to.cast::<A>(), axis.to / size_of::<A>() as isize),
+                None => (to.cast::<A>(), 0),
+            };
             // SAFETY: the block has all that these results read, and SLACK values more. The results' places are this
-            // job's own.
+            // job's own. In the output a row has a group of values, and in scratch memory SLACK values more.
             unsafe {
                 let from = self.block.add(place).cast_const();
                 match (self.planes, outer.last()) {
                     (Some(planes), Some(axis)) if below >= TILE_ROWS => {
-                        tile_sums::<_, _, V>(simd, from, planes, self.results, self.pitch, values);
-                        for i in 0..TILE_ROWS {
-                            let (from, sums) = (from.add(i * planes.row_step), self.results.add(i * self.pitch));
+                        tile_sums::<_, _, V>(simd, from, planes, sums, pitch, values);
+                        for i in 0..if is_in_place { 0 } else { TILE_ROWS } {
+                            let (from, sums) = (from.add(i * planes.row_step), sums.offset(i as isize * pitch));
                             self.recheck.run(simd, from, 1, sums, values);
                             let to = to.wrapping_offset(i as isize * axis.to);
                             self.write_row(sums, row, count, to);
@@ -514,9 +535,11 @@ impl<A: Real, R: Recheck<A>> Work for Block<'_, A, R> {
                         index[outer.len() - 1] += TILE_ROWS - 1;
                     }
                     _ => {
-                        weighted_sums(simd, from, 1, self.taps, self.partial, self.results, values);
-                        self.recheck.run(simd, from, 1, self.results, values);
-                        self.write_row(self.results, row, count, to);
+                        weighted_sums(simd, from, 1, self.taps, self.partial, sums, values);
+                        if !is_in_place {
+                            self.recheck.run(simd, from, 1, sums, values);
+                            self.write_row(sums, row, count, to);
+                        }
                     }
                 }
             }

@@ -245,20 +245,21 @@ pub(super) const TILE_ROWS: usize = 4;
 /// planes, rows, columns.
 ///
 /// # Safety
-/// - From each plane's offset on, `from` is valid for reads of all rows, and of [`SLACK`] values after the last one.
-/// - `to` is valid for writes of as many rows of `count` + [`SLACK`] values.
+/// With `count` values, or `V` vectors if that is more:
+/// - From each plane's offset on, `from` is valid for reads of these in all rows.
+/// - `to` is valid for reads and writes of these in [`TILE_ROWS`] rows, and none of them is read from `from`.
 #[inline(always)]
 pub(super) unsafe fn tile_sums<S: Simd, A: Real, const V: usize>(
     simd: S,
     from: *const A,
     planes: &Planes<A>,
     to: *mut A,
-    pitch: usize,
+    pitch: isize,
     count: usize,
 ) {
     let lanes = A::lanes::<S>();
     let Planes { rows, columns, row_step, column_step, partial, .. } = *planes;
-    for start in (0..count).step_by(V * lanes) {
+    for start in starts(count, V * lanes) {
         let mut sums = [[A::splat(simd, A::ZERO); V]; TILE_ROWS];
         // Rows of values since sums were written, and whether none were.
         let (mut added, mut is_first) = (0, true);
@@ -276,7 +277,7 @@ pub(super) unsafe fn tile_sums<S: Simd, A: Real, const V: usize>(
                 // Result row i reads this row of values with row `row - i` of the weights.
                 let weigh = RowOfTile { values, weights, row, columns, column_step };
                 let (first, end) = ((row + 1).saturating_sub(rows), TILE_ROWS.min(row + 1));
-                // SAFETY: less than SLACK values after the last one that is asked for; the weights have these rows.
+                // SAFETY: V vectors of a row; the weights have these rows.
                 unsafe {
                     match (first, end) {
                         (0, 1) => weigh.add::<_, V, 0, 1>(simd, &mut sums),
@@ -343,14 +344,14 @@ impl<A: Real> RowOfTile<'_, A> {
 unsafe fn put_tile<S: Simd, A: Real, const V: usize>(
     simd: S,
     to: *mut A,
-    pitch: usize,
+    pitch: isize,
     sums: &[[A::Vector<S>; V]; TILE_ROWS],
     is_first: bool,
 ) {
     for (i, sums) in sums.iter().enumerate() {
         for (v, &sum) in sums.iter().enumerate() {
             // SAFETY: a vector of a row.
-            unsafe { put(simd, to.add(i * pitch + v * A::lanes::<S>()), sum, is_first) };
+            unsafe { put(simd, to.offset(i as isize * pitch).add(v * A::lanes::<S>()), sum, is_first) };
         }
     }
 }

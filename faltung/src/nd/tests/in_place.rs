@@ -302,6 +302,56 @@ impl Drop for Enclosed {
     }
 }
 
+/// Results of `correlate` in an array are those that are converted from scratch memory, as for an unaligned array.
+#[test]
+fn correlations_write_in_place() {
+    let mut random = fastrand::Rng::with_seed(8);
+    for (element, width) in TYPES.into_iter().flat_map(|element| WIDTHS.map(|width| (element, width))) {
+        for (height, channels) in [1, 3, 4, 9].into_iter().flat_map(|height| [1, 3].map(|channels| (height, channels)))
+        {
+            let shape = [height, width * channels];
+            let sums = if element == Element::F32 { Sums::F32 } else { Sums::F64 };
+            let mut input = Rows::Dense.array(element, shape);
+            for index in indices(&shape) {
+                input.set(&index, random.i64(0..1000));
+            }
+            let sizes = [random.usize(1..6), random.usize(1..6), 1];
+            let weights: Vec<f64> = (0..sizes[0] * sizes[1]).map(|_| random.f64() - 0.3).collect();
+            let border = BorderMode::ALL[random.usize(..5)];
+            let run = |output: &mut Array| {
+                // With channels an array of three axes, of which the last one has no weights.
+                let view = |layout: &Layout| {
+                    let size = element.size() as isize;
+                    let strides = vec![layout.strides[0], channels as isize * size, size];
+                    Layout { element, shape: vec![height, width, channels], strides }
+                };
+                let correlation =
+                    Correlation { weights: &weights, shape: &sizes, origins: &[0; 3], border, value: 7.0 };
+                // SAFETY: the same elements as those of the arrays, which are apart.
+                let (from, to) = unsafe {
+                    let from = Input::from_raw(input.bytes.as_ptr().add(input.first), view(&input.layout));
+                    let to = output.bytes.as_mut_ptr().add(output.first);
+                    (from.unwrap(), Output::from_raw(to, view(&output.layout)).unwrap())
+                };
+                correlate(from, to, &correlation, sums, None).unwrap();
+            };
+            let mut expected = Rows::Unaligned.array(element, shape);
+            run(&mut expected);
+            for rows in &ROWS[..4] {
+                let mut output = rows.array(element, shape);
+                run(&mut output);
+                for index in indices(&shape) {
+                    let (found, expected) = (output.get(&index), expected.get(&index));
+                    assert_eq!(found, expected, "{index:?} of {shape:?}, {channels} channels, {element:?}, {rows:?}");
+                    let at = output.offset(&index);
+                    output.bytes[at..][..element.size()].fill(GUARD);
+                }
+                assert!(output.bytes.iter().all(|&byte| byte == GUARD), "{shape:?}, {rows:?}");
+            }
+        }
+    }
+}
+
 /// A read beside the input, or a write beside the output, would end the program.
 #[cfg(target_os = "linux")]
 #[test]
