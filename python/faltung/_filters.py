@@ -170,7 +170,6 @@ def uniform1d(array, size, axis, output, mode, cval, origin):
     if is_complex:
         parts = [(array.real, output.real, np.real(cval)), (array.imag, output.imag, np.imag(cval))]
     elif output.dtype.kind == "c":
-        output.imag = 0
         parts = [(array, output.real, cval)]
     for values, result, outside in parts:
 
@@ -178,6 +177,9 @@ def uniform1d(array, size, axis, output, mode, cval, origin):
             _native.uniform1d(values, size, result, axis, mode, outside, origin)
 
         run_on_host(values, result, compute, may_be_same=True)
+    if output.dtype.kind == "c" and not is_complex:
+        # Last, because the imaginary part may be the input.
+        output.imag = 0
     return output
 
 

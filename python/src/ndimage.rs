@@ -113,7 +113,8 @@ pub(crate) fn correlate(
     })
 }
 
-/// Correlates the lines of `input` along an axis with weights. `output` has the same shape, or is `input`.
+/// Correlates the lines of `input` along an axis with weights. `output` has the same shape. It is `input`, or has no
+/// byte in common with it.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the Python part passes them by position")]
 pub(crate) fn correlate1d(
@@ -134,7 +135,8 @@ pub(crate) fn correlate1d(
     compute(py, work, |cancelled| nd::correlate1d(from, to, &weights.values, &lines, sums(is_f32), Some(cancelled)))
 }
 
-/// The mean of `size` elements along an axis. `output` has the same shape, or is `input`.
+/// The mean of `size` elements along an axis. `output` has the same shape. It is `input`, or has no byte in common
+/// with it.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the Python part passes them by position")]
 pub(crate) fn uniform1d(
@@ -154,7 +156,8 @@ pub(crate) fn uniform1d(
     compute(py, work, |cancelled| nd::uniform1d(from, to, size, &lines, Some(cancelled)))
 }
 
-/// Filters `input` along several axes, one after the other. `output` has the same shape, or is `input`.
+/// Filters `input` along several axes, one after the other. `output` has the same shape. It is `input`, or has no byte
+/// in common with it.
 #[pyfunction]
 pub(crate) fn filter_axes(
     py: Python<'_>,

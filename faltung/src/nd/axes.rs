@@ -45,7 +45,8 @@ pub struct AxisFilter<'a> {
 ///
 /// Means of `f32` with sums of `f32` are sums of the window alone.
 ///
-/// Input and output may be the same array. `cancelled` ends the call early. Without filters the output is unwritten.
+/// Input and output are the same array, of the same layout, or have no byte in common. `cancelled` ends the call early.
+/// Without filters the output is unwritten.
 ///
 /// # Errors
 /// As for [`correlate1d`].

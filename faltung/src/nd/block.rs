@@ -3,7 +3,8 @@
 //! Values and results lie in scratch memory. Elements that already have the type of the sums stay where they are:
 //!
 //! - **Results**: if those of a row are adjacent and aligned, and a row is long enough for the loops.
-//! - **Values**: on the same conditions, if the block reads no border and input and output are different arrays.
+//! - **Values**: on the same conditions, if the block reads no border, input and output are different arrays, and the
+//!   rows that a result reads fit the first-level cache together.
 
 use super::border::PaddedRange;
 use super::convert::{Run, load, load_line, store};
@@ -31,14 +32,15 @@ pub(super) struct Places<A> {
     pub(super) sums: *mut A,
     /// Rows of results.
     pub(super) rows: usize,
-    /// Values of a row.
+    /// Values of a row. In scratch memory some of the last ones may belong to no line.
     pub(super) width: usize,
     /// Whether the block is the first one of its lines.
     pub(super) is_first: bool,
 }
 
 impl<A> Places<A> {
-    /// Rows of adjacent results that read adjacent values, and the length of a row. Without gaps all are one row.
+    /// How many rows the loops take, and how many results each has. Rows without gaps, in values and results, are one
+    /// row.
     #[inline(always)]
     pub(super) fn adjacent(&self) -> (usize, usize) {
         let is_one_row = [self.step, self.pitch] == [self.width as isize; 2];
@@ -97,13 +99,13 @@ pub(super) struct Block<'a, F: LineSums> {
     pub(super) stride: Axis,
     /// Columns of the scratch memory.
     pub(super) width: usize,
-    /// Columns of the job, and while it runs, of a block.
+    /// Columns of the job. `run` sets it to those of one block after the other, as it does `from` and `to`.
     pub(super) columns: usize,
     pub(super) rows: usize,
     /// The positions that the block reads.
     pub(super) range: &'a PaddedRange,
     /// Whether input and output are the same array.
-    pub(super) is_in_place: bool,
+    pub(super) is_same_array: bool,
     pub(super) outside: F::Value,
     pub(super) filter: &'a F,
     /// Whether the block is the first one of its lines.
@@ -115,7 +117,8 @@ impl<F: LineSums> Block<'_, F> {
     /// Converts the elements at one position of all lines.
     ///
     /// # Safety
-    /// - `from` is the element at position 0 of the first line, and the position is within the axis.
+    /// - `from` is where the first line's element at position 0 would be. It need not be in the input.
+    /// - The element at the position is in the input.
     /// - `to` has room for the block's columns.
     #[inline(always)]
     unsafe fn fill_one(&self, from: *const u8, position: Option<usize>, to: *mut F::Value) {
@@ -123,7 +126,7 @@ impl<F: LineSums> Block<'_, F> {
         unsafe {
             match position {
                 Some(position) => {
-                    let from = from.offset(position as isize * self.line.from);
+                    let from = from.wrapping_offset(position as isize * self.line.from);
                     let columns = Run::adjacent(self.columns, self.stride.from);
                     load(self.level, self.input.layout.element, from, to, Run::ONE, columns);
                 }
@@ -166,7 +169,7 @@ impl<F: LineSums> Block<'_, F> {
     #[inline(always)]
     fn values_in_place(&self) -> Option<InPlace<F::Value>> {
         let PaddedRange { before, first, after, .. } = self.range;
-        let is_inside = before.is_empty() && after.is_empty() && !self.is_in_place;
+        let is_inside = before.is_empty() && after.is_empty() && !self.is_same_array;
         let fit = self.columns == 1 || fit_cache(self.filter.size(), self.line.from);
         let from = self.from.wrapping_offset(*first as isize * self.line.from);
         let (row, line) = (self.stride.from, self.line.from);
@@ -225,7 +228,11 @@ impl<F: LineSums> Block<'_, F> {
     #[inline(always)]
     fn compute<S: Simd>(&mut self, simd: S) {
         let (mut values, mut results) = (self.values_in_place(), self.results_in_place());
-        if self.places(values, results).adjacent().1 < self.filter.fewest::<S>() {
+        let fewest = self.filter.fewest::<S>();
+        if self.places(values, results).adjacent().1 < fewest {
+            values = None;
+        }
+        if self.places(values, results).adjacent().1 < fewest {
             (values, results) = (None, None);
         }
         if values.is_none() {
@@ -234,8 +241,9 @@ impl<F: LineSums> Block<'_, F> {
         #[cfg(test)]
         super::tests::in_place::count(values.is_some(), results.is_some());
         let places = self.places(values, results);
-        // SAFETY: `run` made the scratch memory for these rows and SLACK values more, and `fill` has written them. Rows
-        // in the arrays have `fewest` adjacent results.
+        // SAFETY: in scratch memory there are these rows and SLACK values more. All are initialised, and `fill` has
+        // written those of the block's columns. In an array the rows exist, as the range has no border. If either place
+        // is in an array, there are `fewest` adjacent results.
         unsafe { self.filter.run(simd, &places) };
         if results.is_none() {
             self.write();

@@ -223,8 +223,8 @@ unsafe fn load_one<A: Scalar>(element: Element, from: *const u8) -> A {
 /// Converts what stands at the positions of `range` in a line of elements, `stride` bytes apart.
 ///
 /// # Safety
-/// - `from` is the element at position 0 of the line, and the positions are within it.
-/// - `to` has room for all of them.
+/// - `from` is where the line's element at position 0 would be. It need not be in the input.
+/// - The elements at the positions are in the input, and `to` has room for all of them.
 #[inline(always)]
 pub(super) unsafe fn load_line<A: Scalar>(
     level: Level,
@@ -238,7 +238,7 @@ pub(super) unsafe fn load_line<A: Scalar>(
     // SAFETY: positions and places exist, as this function requires.
     unsafe {
         let one = |position: Option<usize>, to: *mut A| match position {
-            Some(position) => to.write(load_one(element, from.offset(position as isize * stride))),
+            Some(position) => to.write(load_one(element, from.wrapping_offset(position as isize * stride))),
             None => to.write(outside),
         };
         for &position in &range.before {

@@ -520,17 +520,20 @@ impl<A: Real, R: Recheck<A>> Work for Block<'_, A, R> {
                 None => (to.cast::<A>(), 0),
             };
             // SAFETY: the block has all that these results read, and SLACK values more. The results' places are this
-            // job's own. In the output a row has a group of values, and in scratch memory SLACK values more.
+            // job's own. In the output a row has a group of values or more, and V vectors are at most a group. In
+            // scratch memory SLACK values follow.
             unsafe {
                 let from = self.block.add(place).cast_const();
                 match (self.planes, outer.last()) {
                     (Some(planes), Some(axis)) if below >= TILE_ROWS => {
                         tile_sums::<_, _, V>(simd, from, planes, sums, pitch, values);
-                        for i in 0..if is_in_place { 0 } else { TILE_ROWS } {
-                            let (from, sums) = (from.add(i * planes.row_step), sums.offset(i as isize * pitch));
-                            self.recheck.run(simd, from, 1, sums, values);
-                            let to = to.wrapping_offset(i as isize * axis.to);
-                            self.write_row(sums, row, count, to);
+                        if !is_in_place {
+                            for i in 0..TILE_ROWS {
+                                let (from, sums) = (from.add(i * planes.row_step), sums.offset(i as isize * pitch));
+                                self.recheck.run(simd, from, 1, sums, values);
+                                let to = to.wrapping_offset(i as isize * axis.to);
+                                self.write_row(sums, row, count, to);
+                            }
                         }
                         index[outer.len() - 1] += TILE_ROWS - 1;
                     }

@@ -147,8 +147,8 @@ pub(super) fn group<S: Simd, A: Real>() -> usize {
     TOGETHER * A::lanes::<S>()
 }
 
-/// Where the groups of `count` values begin. The last group ends with the last value, so it may have values of the one
-/// before. Fewer values than a group are one group, which ends after the last value.
+/// Where the groups of `count` values begin. The last group ends with the last value, so it may begin within the one
+/// before. If there are fewer values than a group has, the one group ends beyond them.
 #[inline(always)]
 pub(super) fn starts(count: usize, group: usize) -> impl Iterator<Item = usize> {
     let last = count.saturating_sub(group);
@@ -257,6 +257,7 @@ pub(super) unsafe fn tile_sums<S: Simd, A: Real, const V: usize>(
     pitch: isize,
     count: usize,
 ) {
+    const { assert!(V <= TOGETHER) };
     let lanes = A::lanes::<S>();
     let Planes { rows, columns, row_step, column_step, partial, .. } = *planes;
     for start in starts(count, V * lanes) {
@@ -413,9 +414,9 @@ pub(super) unsafe fn mirrored_sums<S: Simd, A: Real, const IS_ODD: bool>(
 }
 
 /// Means of `size` rows, column by column, of sums as SciPy runs them from the first row of a line on:
-/// `to[r][c] = (from[r][c] + .. + from[r + size - 1][c]) / size`. [`Places::sums`] holds the sums of the row before, of
-/// which the first value is the first one of the places; or the first sums are computed, where
-/// [`is_first`](Places::is_first).
+/// `to[r][c] = (from[r][c] + .. + from[r + size - 1][c]) / size`. In the [first block](Places::is_first) of a line the
+/// first sums are computed. Else [`Places::sums`] holds the sums of the row before, and the places begin with the row
+/// that leaves these.
 ///
 /// # Safety
 /// The places have the values that the results read, and room for the results.

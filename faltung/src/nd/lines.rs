@@ -2,7 +2,8 @@
 //!
 //! A job takes a block of `rows` positions along the filtered axis and of `columns` adjacent lines. It converts the
 //! block and its border to rows of scratch memory, computes, and converts the results. Where the filtered axis is the
-//! one whose elements lie closest together, a block is a part of one line: one column. A job takes several of these.
+//! one whose elements lie closest together, a block is a part of one line: one column. A job takes several such blocks, of
+//! lines side by side. Elements of the type of the sums may need no copy: see [`block`](super::block).
 
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
@@ -48,7 +49,7 @@ impl Lines {
 /// `output[i] = sum over j of weights[j] * input[i + j - size / 2 - origin]` along one axis:
 /// `scipy.ndimage.correlate1d`.
 ///
-/// Input and output may be the same array. `cancelled` ends the call early.
+/// Input and output are the same array, of the same layout, or have no byte in common. `cancelled` ends the call early.
 ///
 /// # Errors
 /// - [`Error::Number`] if the output has another shape, there is no such axis, there are no weights, the origin is out
@@ -99,7 +100,7 @@ pub(super) fn correlate1d_part(
 
 /// The mean of `size` elements along one axis, by running sums of `f64`: `scipy.ndimage.uniform_filter1d`.
 ///
-/// Input and output may be the same array. `cancelled` ends the call early.
+/// Input and output are the same array, of the same layout, or have no byte in common. `cancelled` ends the call early.
 ///
 /// # Errors
 /// As for [`correlate1d`].
@@ -151,8 +152,8 @@ pub(super) trait LineSums: Sync {
         false
     }
 
-    /// The fewest [adjacent](Places::adjacent) results that are computed without the slack, and without a write to the
-    /// values. [`usize::MAX`] if no number is enough.
+    /// With so many [adjacent](Places::adjacent) results or more, `run` needs no slack and does not write the values.
+    /// [`usize::MAX`]: it always may.
     fn fewest<S: Simd>(&self) -> usize {
         usize::MAX
     }
@@ -209,7 +210,7 @@ const ROW: usize = 1024;
 /// Adjacent lines in a block from which on more rows are worth more than longer rows.
 const COLUMNS: usize = 256;
 
-/// Multiply-adds that take much longer than a job does without them.
+/// Multiply-adds of a job of several short lines: so many that starting the job costs little beside them.
 const JOB: usize = 1 << 15;
 
 /// Places of the longest part of a line.
@@ -230,7 +231,7 @@ struct Cut {
 
 impl Cut {
     /// For lines of elements of so many `bytes`.
-    fn new(line: Axis, mut outer: Vec<Axis>, size: usize, bytes: usize, is_running: bool, is_in_place: bool) -> Self {
+    fn new(line: Axis, mut outer: Vec<Axis>, size: usize, bytes: usize, is_running: bool, is_same_array: bool) -> Self {
         let is_along_line = outer.last().is_none_or(|axis| line.to.unsigned_abs() < axis.to.unsigned_abs());
         let columns = outer.pop().unwrap_or(Axis { length: 1, from: 0, to: 0 });
         let most = match (is_along_line, is_running) {
@@ -240,12 +241,12 @@ impl Cut {
             (false, _) => (ROW / bytes).max(COLUMNS),
         };
         let mut width = most.min(columns.length);
-        let padded = if is_in_place { line.length } else { size } + size;
+        let padded = if is_same_array { line.length } else { size } + size;
         // A block of few rows reads much more than its own.
         while width > 8 && padded * width > BLOCK || width > COLUMNS && 6 * size * width > BLOCK {
             width /= 2;
         }
-        let rows = match (is_in_place, is_along_line && !is_running) {
+        let rows = match (is_same_array, is_along_line && !is_running) {
             (true, _) => line.length,
             (false, true) => LONGEST.max(2 * size),
             (false, false) => (BLOCK / width).saturating_sub(size).max(size),
@@ -282,16 +283,18 @@ fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter:
         }
         Part::Some { results, first, length } => (results, first, length, None, true),
     };
-    if input.layout.elements() == 0 {
+    if input.layout.elements() == 0 || results.is_empty() {
         return Ok(());
     }
     let level = Level::chosen()?;
     let line = Axis { length: results.len(), from: input.layout.strides[axis], to: output.layout.strides[axis] };
-    let is_in_place = !is_part && std::ptr::eq(input.first, output.first);
+    let is_same_array = !is_part && std::ptr::eq(input.first, output.first);
     let is_running = filter.is_running();
     let cut =
-        Cut::new(line, other_axes(&input, &output, axis), size, input.layout.element.size(), is_running, is_in_place);
+        Cut::new(line, other_axes(&input, &output, axis), size, input.layout.element.size(), is_running, is_same_array);
 
+    // The sums of a running filter are those of one block's columns.
+    debug_assert!(!is_running || cut.taken == cut.width);
     let (blocks, chunks) = (line.length.div_ceil(cut.rows), cut.columns.length.div_ceil(cut.taken));
     let outer: usize = cut.outer.iter().map(|axis| axis.length).product();
     let places = (cut.rows + size) * cut.width + SLACK;
@@ -342,7 +345,7 @@ fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter:
                 columns: cut.taken.min(cut.columns.length - column),
                 rows: cut.rows.min(line.length - start),
                 range,
-                is_in_place,
+                is_same_array,
                 outside: F::Value::from_f64(value),
                 filter: &filter,
                 is_first: start == 0,

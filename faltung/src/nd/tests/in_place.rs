@@ -206,17 +206,22 @@ fn large_filters_copy_rows_a_power_of_two_apart() {
 #[test]
 fn running_sums_in_place() {
     let mut random = fastrand::Rng::with_seed(4);
-    for (width, rows) in WIDTHS.into_iter().flat_map(|width| ROWS[..5].iter().map(move |&rows| (width, rows))) {
-        let shape = [5000_usize.div_ceil(width) + 60, width];
+    let shapes = WIDTHS.map(|width| ([5000_usize.div_ceil(width) + 60, width], 0));
+    // Lines of several blocks: one column, and the last one of nine that are computed at the same time.
+    let shapes = shapes.into_iter().chain([([20_000, 1], 0), ([9, 20_000], 1)]);
+    for ((shape, axis), rows) in shapes.flat_map(|shape| ROWS[..5].iter().map(move |&rows| (shape, rows))) {
         let (mut input, mut output) = (rows.array(Element::F64, shape), rows.array(Element::F64, shape));
         for index in indices(&shape) {
             input.set(&index, random.i64(0..1000));
         }
-        let lines = Lines { axis: 0, origin: 1, border: BorderMode::Mirror, value: 0.0 };
+        let lines = Lines { axis, origin: 1, border: BorderMode::Mirror, value: 0.0 };
         uniform1d(input.input(), output.output(), 5, &lines, None).unwrap();
         for index in indices(&shape) {
-            let value =
-                |j| input.get(&[position(lines.border, index[0] as isize + j - 3, shape[0]).unwrap(), index[1]]);
+            let value = |j| {
+                let mut at = index.clone();
+                at[axis] = position(lines.border, index[axis] as isize + j - 3, shape[axis]).unwrap();
+                input.get(&at)
+            };
             assert_eq!(output.get(&index), (0..5).map(value).sum::<f64>() / 5.0, "{index:?} of {shape:?}, {rows:?}");
             let at = output.offset(&index);
             output.bytes[at..][..8].fill(GUARD);
@@ -360,25 +365,50 @@ fn nothing_beside_the_arrays_is_accessed() {
     for (element, width) in TYPES.into_iter().flat_map(|element| WIDTHS.map(|width| (element, width))) {
         let shape = [if width < 8 { 300 } else { 40 }, width];
         let bytes = shape.iter().product::<usize>() * element.size();
-        let (from, to) = (Enclosed::new(bytes), Enclosed::new(bytes));
-        for (axis, at_end) in [(0, false), (0, true), (1, false), (1, true)] {
+        for (axis, at_end, is_part) in (0..8).map(|i| (i % 2, i / 2 % 2 == 1, i / 4 == 1)) {
             let filter = Filter::new(&mut random, element, shape, axis, [Rows::Dense; 2]);
-            let mut expected = [Rows::Dense.array(element, shape), Rows::Dense.array(element, shape)];
-            for index in indices(&shape) {
-                expected[0].set(&index, random.i64(0..1000));
+            let (size, length) = (filter.weights.len(), shape[axis]);
+            if is_part && size > length {
+                continue;
             }
+            // The results that read the whole axis and no border, or all.
+            let before = (size / 2).strict_add_signed(filter.lines.origin);
+            let results = if is_part { before..before + length + 1 - size } else { 0..length };
+            let mut shape_of_results = shape;
+            shape_of_results[axis] = results.len();
+            let bytes_of_results = shape_of_results.iter().product::<usize>() * element.size();
+            let mut input = Rows::Dense.array(element, shape);
+            for index in indices(&shape) {
+                input.set(&index, random.i64(0..1000));
+            }
+            let mut expected = Rows::Unaligned.array(element, shape_of_results);
             let sums = if element == Element::F32 { Sums::F32 } else { Sums::F64 };
-            let run = |input, output| correlate1d(input, output, &filter.weights, &filter.lines, sums, None).unwrap();
-            let [input, output] = &mut expected;
-            run(input.input(), output.output());
-            let layout = || Layout::dense(element, &shape);
-            // SAFETY: the arrays are as long as the memory of `bytes` bytes at the beginning or at the end.
+            let run = |from, to| {
+                let results = results.clone();
+                let part = if is_part { Part::Some { results, first: 0, length } } else { Part::All(None) };
+                correlate1d_part(from, to, &filter.weights, &filter.lines, sums, part).unwrap();
+                BLOCKS.take()
+            };
+            let (from, to) = (Enclosed::new(bytes), Enclosed::new(bytes_of_results));
+            run(input.input(), expected.output());
+            // SAFETY: the arrays are as long as the memory of these bytes, at its beginning or at its end.
             unsafe {
-                let start = |memory: &Enclosed| memory.first().add(if at_end { memory.bytes - bytes } else { 0 });
-                start(&from).copy_from_nonoverlapping(input.bytes.as_ptr().add(input.first), bytes);
-                run(Input::from_raw(start(&from), layout()).unwrap(), Output::from_raw(start(&to), layout()).unwrap());
-                let found = std::slice::from_raw_parts(start(&to), bytes);
-                assert!(found == &output.bytes[output.first..][..bytes], "{filter:?}");
+                let start =
+                    |memory: &Enclosed, bytes| memory.first().add(if at_end { memory.bytes - bytes } else { 0 });
+                let (first, first_result) = (start(&from, bytes), start(&to, bytes_of_results));
+                first.copy_from_nonoverlapping(input.bytes.as_ptr().add(input.first), bytes);
+                let [blocks, read, _] = run(
+                    Input::from_raw(first, Layout::dense(element, &shape)).unwrap(),
+                    Output::from_raw(first_result, Layout::dense(element, &shape_of_results)).unwrap(),
+                );
+                let found = std::slice::from_raw_parts(first_result, bytes_of_results);
+                assert!(found == &expected.bytes[expected.first..][..bytes_of_results], "{filter:?}");
+                // Blocks of up to 256 columns, or parts of a line.
+                if is_part
+                    && (if axis == 0 { width % 256 == 0 || width % 256 >= GROUP } else { results.len() >= GROUP })
+                {
+                    assert_eq!(read, blocks, "{filter:?}");
+                }
             }
         }
     }
