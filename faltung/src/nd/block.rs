@@ -2,13 +2,12 @@
 //!
 //! Values and results lie in scratch memory. Elements that already have the type of the sums stay where they are:
 //!
-//! - **Results**: if those of a row are adjacent and aligned, and a row is long enough for the loops.
+//! - **Results**: if the results of a row are adjacent and aligned, and a row is long enough for the loops.
 //! - **Values**: on the same conditions, if the block reads no border, input and output are different arrays, and the
 //!   rows that a result reads fit the first-level cache together.
 
 use super::border::PaddedRange;
-use super::convert::{Run, load, load_line, store};
-use super::kernel::Scalar;
+use super::convert::{Run, are_values, load, load_line, store};
 use super::lines::{Axis, LineSums};
 use super::scratch::Scratch;
 use super::{Element, Input, Output};
@@ -19,8 +18,8 @@ const FIRST_LEVEL: usize = 32 << 10;
 
 /// A block: rows of the values at one position of each line, in scratch memory or in the arrays.
 pub(super) struct Places<A> {
-    /// The values. There is a row for each result, and `size - 1` more: those that the first and the last result read
-    /// before and after. Blocks that continue running sums have one row before these.
+    /// The values. There is a row for each result, and `size - 1` more, which the first and the last result read before
+    /// and after. Blocks that continue running sums have one row before these.
     pub(super) values: *mut A,
     /// Places from a row of values to the next.
     pub(super) step: isize,
@@ -76,7 +75,7 @@ pub(super) struct Buffers<A> {
     pub(super) sums: Scratch<A>,
 }
 
-/// Whether so many rows that are `stride` bytes apart have places of their own in the first-level cache. Rows that are
+/// Whether this many rows, `stride` bytes apart, have places of their own in the first-level cache. Rows that are
 /// a multiple of a large power of two apart share few places.
 fn fit_cache(rows: usize, stride: isize) -> bool {
     stride == 0 || rows <= FIRST_LEVEL >> stride.trailing_zeros().min(12)
@@ -99,7 +98,7 @@ pub(super) struct Block<'a, F: LineSums> {
     pub(super) stride: Axis,
     /// Columns of the scratch memory.
     pub(super) width: usize,
-    /// Columns of the job. `run` sets it to those of one block after the other, as it does `from` and `to`.
+    /// Columns of the job. `run` sets it to the columns of one block after the other, as it does `from` and `to`.
     pub(super) columns: usize,
     pub(super) rows: usize,
     /// The positions that the block reads.
@@ -186,13 +185,13 @@ impl<F: LineSums> Block<'_, F> {
     /// are of the type of the sums, aligned, and adjacent.
     #[inline(always)]
     fn in_place(&self, element: Element, first: *mut u8, row: isize, line: isize) -> Option<InPlace<F::Value>> {
-        let size = size_of::<F::Value>();
-        let are_adjacent = self.columns == 1 || row == size as isize;
-        let are_aligned = first.addr().is_multiple_of(size) && line % size as isize == 0;
-        (element == F::Value::ELEMENT && are_adjacent && are_aligned).then(|| (first.cast(), line / size as isize))
+        let size = size_of::<F::Value>() as isize;
+        let are_adjacent = self.columns == 1 || row == size;
+        let are_values = are_values::<F::Value>(element, first, [line].into_iter());
+        (are_adjacent && are_values).then(|| (first.cast(), line / size))
     }
 
-    /// The places of the block: those in the arrays, or else in scratch memory.
+    /// The places of the block: in the arrays, or else in scratch memory.
     #[inline(always)]
     fn places(&mut self, values: Option<InPlace<F::Value>>, results: Option<InPlace<F::Value>>) -> Places<F::Value> {
         let Buffers { rows, results: scratch, sums } = &mut *self.scratch;

@@ -12,6 +12,7 @@
 use std::sync::OnceLock;
 
 use super::Element;
+use super::kernel::starts;
 use super::line_filter::{LineFilter, is_odd};
 use super::narrow::{Narrow, Order, TOGETHER, Values};
 use crate::cpu::simd::Simd;
@@ -139,7 +140,7 @@ impl ByteSums {
         assert!(input_rows.len() == size + ROWS - 1 && input_rows.iter().all(|row| row.len() == length));
         assert!(length >= V * S::LANES && pitch >= length && to.len() >= (ROWS - 1) * pitch + length);
         queue.clear(size);
-        for x in groups(length, V * S::LANES) {
+        for x in starts(length, V * S::LANES) {
             if let Some(first) = equal_rows(input_rows, x, V * S::LANES) {
                 for (i, &value) in first.iter().enumerate() {
                     let result = self.of_constants()[usize::from(value)].into();
@@ -233,7 +234,7 @@ impl ByteSums {
         let (size, length) = (self.weights.len(), to.len());
         assert!(length >= V * S::LANES && line.len() >= length + (size - 1) * step);
         queue.clear(size);
-        for x in groups(length, V * S::LANES) {
+        for x in starts(length, V * S::LANES) {
             let (from, to) = (&line[x..][..V * S::LANES + (size - 1) * step], &mut to[x..][..V * S::LANES]);
             if is_periodic(from, step) {
                 // The last bits of the sum are those of the whole number.
@@ -300,12 +301,6 @@ impl ByteSums {
     pub(super) fn trust_all(&mut self) {
         self.limit = 0.5;
     }
-}
-
-/// Where groups of values begin. The last one may have values of the group before.
-#[inline(always)]
-fn groups(length: usize, group: usize) -> impl Iterator<Item = usize> {
-    (0..length).step_by(group).map(move |start| start.min(length - group))
 }
 
 /// The bytes from `x` on, if they are the same in all rows. `group` is a multiple of 16.

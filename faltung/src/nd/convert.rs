@@ -210,6 +210,17 @@ impl<A: Scalar> Work for Load<A> {
     }
 }
 
+/// Whether elements that are `strides` bytes apart along their axes, the first one at `first`, are values of type `A`
+/// where they are: of this type, and aligned.
+pub(super) fn are_values<A: Scalar>(
+    element: Element,
+    first: *const u8,
+    mut strides: impl Iterator<Item = isize>,
+) -> bool {
+    let size = size_of::<A>();
+    element == A::ELEMENT && first.addr().is_multiple_of(size) && strides.all(|stride| stride % size as isize == 0)
+}
+
 /// Converts one element.
 ///
 /// # Safety

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use kernels_gpu::abi::border::BorderMode;
 
 use super::border::PaddedRange;
-use super::convert::{Run, load, load_line, store};
+use super::convert::{Run, are_values, load, load_line, store};
 use super::kernel::{Planes, Real, SLACK, TILE_ROWS, Tap, group, tile_sums, weighted_sums};
 use super::narrow::{Again, Final, Narrow, Order, PARTIAL, Radius, Recheck, Values};
 use super::scratch::Scratch;
@@ -420,12 +420,11 @@ impl<A: Real, R> Block<'_, A, R> {
     where
         R: Recheck<A>,
     {
-        let (size, inner, first) = (size_of::<A>() as isize, self.inner, self.output.first.addr());
+        let (size, inner, output) = (size_of::<A>() as isize, self.inner, self.output);
         let Some((row, outer)) = self.axes.split_last() else { return false };
         let are_adjacent = row.to == size * inner.length as isize && (inner.length == 1 || inner.to == size);
-        let are_aligned = first.is_multiple_of(size_of::<A>()) && outer.iter().all(|axis| axis.to % size == 0);
-        let has_type = self.output.layout.element == A::ELEMENT;
-        has_type && are_adjacent && are_aligned && !R::NEEDS_SLACK && values >= group::<S, A>()
+        let are_values = are_values::<A>(output.layout.element, output.first, outer.iter().map(|axis| axis.to));
+        are_adjacent && are_values && !R::NEEDS_SLACK && values >= group::<S, A>()
     }
 
     /// Converts the results of one row, which begins at `to`.
@@ -514,11 +513,8 @@ impl<A: Real, R: Recheck<A>> Work for Block<'_, A, R> {
                 }
                 _ => 0,
             };
-            let (sums, pitch) = match outer.last() {
-                _ if !is_in_place => (self.results, self.pitch),
-                Some(axis) => (to.cast::<A>(), axis.to / size_of::<A>() as isize),
-                None => (to.cast::<A>(), 0),
-            };
+            let pitch_in_place = outer.last().map_or(0, |axis| axis.to / size_of::<A>() as isize);
+            let (sums, pitch) = if is_in_place { (to.cast(), pitch_in_place) } else { (self.results, self.pitch) };
             // SAFETY: the block has all that these results read, and SLACK values more. The results' places are this
             // job's own. In the output a row has a group of values or more, and V vectors are at most a group. In
             // scratch memory SLACK values follow.
