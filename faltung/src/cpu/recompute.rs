@@ -6,6 +6,7 @@
 
 use kernels_gpu::abi::border::{OUTSIDE, map};
 
+use super::finish::Results;
 use super::simd::{Level, Simd, Work};
 use crate::Problem;
 
@@ -44,6 +45,16 @@ impl<'a> Recompute<'a> {
             coefficients.resize(coefficients.len().next_multiple_of(4), 0.0);
         }
         Self { problem, image, level, coefficients }
+    }
+
+    /// Computes some results of a block again: row and column of each in the block, whose first output is value `left`
+    /// of row `top`.
+    pub(super) fn block(&self, (top, left): (usize, usize), again: &[(usize, usize)], results: &mut Results<'_>) {
+        let places: Vec<_> = again.iter().map(|&(row, column)| (top + row, left + column)).collect();
+        self.values(&places, |number, value| {
+            let (row, column) = again[number];
+            results.set(row, column, value);
+        });
     }
 
     /// Calls `set` with the index of each place and its result before rounding to an integer. A place is a row and an

@@ -182,7 +182,7 @@ impl Rings<'_> {
                 let panel = Panel { window: self.window, rows: &rows, columns: columns.clone(), hints };
                 panel.compute(self.level, results, (first, start), &mut uncertain);
                 let Some((partial_sums, byte_lines)) = decide else {
-                    uncertain.places(count, columns, |row, column| again.push((first + row, column)));
+                    uncertain.places(count, columns, |row, column| again.push((first + row, start + column)));
                     continue;
                 };
                 decider.candidates.clear();
@@ -193,7 +193,7 @@ impl Rings<'_> {
                 self.level.run(Decide { partial_sums, filtered: &rows, lines: &lines, decider });
                 for (&Candidate { row, column, .. }, &decided) in decider.candidates.iter().zip(&decider.decided) {
                     if decided.is_nan() {
-                        again.push((first + row, column));
+                        again.push((first + row, start + column));
                     } else {
                         results.set(first + row, start + column, decided);
                     }
@@ -201,12 +201,7 @@ impl Rings<'_> {
             }
         }
         if let (Values::U8(image), false) = (self.source, again.is_empty()) {
-            let places: Vec<_> = again.iter().map(|&(row, column)| (top + row, left + start + column)).collect();
-            let recompute = Recompute::new(self.problem, image, self.level);
-            recompute.values(&places, |number, value| {
-                let (row, column) = again[number];
-                results.set(row, start + column, value);
-            });
+            Recompute::new(self.problem, image, self.level).block((top, left), &again, results);
         }
     }
 

@@ -10,6 +10,7 @@
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
+use super::axis::before;
 use super::border::PaddedRange;
 use super::lines::{Lines, Part, correlate1d_part};
 use super::scratch::Scratch;
@@ -111,9 +112,9 @@ impl<'a> Bands<'a> {
         if lines.axis == 1 {
             return results;
         }
-        let before = (weights.len() / 2) as isize + lines.origin;
+        let before = before(weights.len(), lines.origin);
         let count = results.len() + weights.len() - 1;
-        let read = PaddedRange::new(lines.border, results.start as isize - before, count, self.height);
+        let read = PaddedRange::new(lines.border, results.start as isize - before as isize, count, self.height);
         let rows = || read.iter().flatten();
         rows().min().unwrap_or(0)..rows().max().map_or(0, |row| row + 1)
     }

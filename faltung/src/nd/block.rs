@@ -6,9 +6,10 @@
 //! - **Values**: on the same conditions, if the block reads no border, input and output are different arrays, and the
 //!   rows that a result reads fit the first-level cache together.
 
+use super::axis::Axis;
 use super::border::PaddedRange;
 use super::convert::{Run, are_values, load, load_line, store};
-use super::lines::{Axis, LineSums};
+use super::lines::LineSums;
 use super::scratch::Scratch;
 use super::{Element, Input, Output};
 use crate::cpu::simd::{Level, Simd, Work};

@@ -14,6 +14,7 @@ use std::sync::atomic::AtomicBool;
 use kernels_gpu::abi::border::BorderMode;
 
 use super::axes::{Along, AxisFilter};
+use super::axis::before;
 use super::border::{PaddedRange, position};
 use super::byte_sums::{self, ByteSums, RecomputeQueue};
 use super::kernel::SLACK;
@@ -63,7 +64,7 @@ impl AxisPass {
             Along::Mean(_) => return None,
         };
         let size = along.size();
-        let before = (size / 2).strict_add_signed(lines.origin);
+        let before = before(size, lines.origin);
         Some(Self { pass, size, before, border: lines.border, outside: outside as i64 as u8 })
     }
 }

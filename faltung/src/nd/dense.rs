@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use kernels_gpu::abi::border::BorderMode;
 
+use super::axis::before;
 use super::border::PaddedRange;
 use super::convert::{Run, are_values, load, load_line, store};
 use super::kernel::{Planes, Real, SLACK, TILE_ROWS, Tap, group, tile_sums, weighted_sums};
@@ -146,7 +147,7 @@ struct Axis {
     /// Weights along the axis.
     size: usize,
     /// Elements that a result reads before its own place.
-    before: isize,
+    before: usize,
     /// Results of a block.
     block: usize,
     /// Places from one element of a packed block to the next.
@@ -226,7 +227,7 @@ fn run<A: Real, R: Recheck<A>>(
             from: input.layout.strides[axis],
             to: output.layout.strides[axis],
             size: shape[axis],
-            before: (shape[axis] / 2) as isize + origins[axis],
+            before: before(shape[axis], origins[axis]),
             block: 1,
             packed: 1,
         })
@@ -282,7 +283,9 @@ fn run<A: Real, R: Recheck<A>>(
         let ranges: Vec<_> = axes
             .iter()
             .zip(&starts)
-            .map(|(axis, &start)| PaddedRange::new(border, start as isize - axis.before, axis.padded(), axis.length))
+            .map(|(axis, &start)| {
+                PaddedRange::new(border, start as isize - axis.before as isize, axis.padded(), axis.length)
+            })
             .collect();
         level.run(Block {
             level,

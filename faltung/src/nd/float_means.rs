@@ -16,6 +16,7 @@ use std::sync::atomic::AtomicBool;
 use kernels_gpu::abi::border::BorderMode;
 
 use super::axes::{Along, AxisFilter};
+use super::axis::before;
 use super::border::{PaddedRange, position};
 use super::byte_axes::rows_without_gaps;
 use super::convert::Value;
@@ -82,7 +83,7 @@ impl<'a> FloatMeans<'a> {
         }
         let of = |filter: &AxisFilter<'_>| match filter.along {
             Along::Mean(size) => {
-                let before = (size / 2).strict_add_signed(filter.lines.origin);
+                let before = before(size, filter.lines.origin);
                 Some(Mean { size, before, border: filter.lines.border })
             }
             Along::Weights(_) => None,

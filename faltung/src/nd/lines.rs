@@ -10,6 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use kernels_gpu::abi::border::BorderMode;
 
+use super::axis::{Axis, before, offsets};
 use super::block::{Block, Buffers, Places};
 use super::border::PaddedRange;
 use super::kernel::{SLACK, Scalar};
@@ -165,26 +166,12 @@ pub(super) trait LineSums: Sync {
     unsafe fn run<S: Simd>(&self, simd: S, places: &Places<Self::Value>);
 }
 
-/// An axis in both arrays.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Axis {
-    pub(super) length: usize,
-    /// Bytes from one element of the input to the next.
-    pub(super) from: isize,
-    /// Bytes from one element of the output to the next.
-    pub(super) to: isize,
-}
-
 /// The axes other than the filtered one, the widest strides first. Axes of one element are left out. Two axes that can
 /// be walked as one are one.
 fn other_axes(input: &Input<'_>, output: &Output<'_>, filtered: usize) -> Vec<Axis> {
     let mut axes: Vec<_> = (0..input.layout.shape.len())
         .filter(|&axis| axis != filtered && input.layout.shape[axis] != 1)
-        .map(|axis| Axis {
-            length: input.layout.shape[axis],
-            from: input.layout.strides[axis],
-            to: output.layout.strides[axis],
-        })
+        .map(|axis| Axis::of(input, output, axis))
         .collect();
     axes.sort_by_key(|axis| std::cmp::Reverse(axis.to.unsigned_abs()));
     let mut merged: Vec<Axis> = Vec::with_capacity(axes.len());
@@ -233,7 +220,7 @@ impl Cut {
     /// For lines of elements of so many `bytes`.
     fn new(line: Axis, mut outer: Vec<Axis>, size: usize, bytes: usize, is_running: bool, is_same_array: bool) -> Self {
         let is_along_line = outer.last().is_none_or(|axis| line.to.unsigned_abs() < axis.to.unsigned_abs());
-        let columns = outer.pop().unwrap_or(Axis { length: 1, from: 0, to: 0 });
+        let columns = outer.pop().unwrap_or(Axis::ONE);
         let most = match (is_along_line, is_running) {
             (true, false) => 1,
             // Running sums wait for each other, so several lines are computed at the same time.
@@ -287,7 +274,7 @@ fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter:
         return Ok(());
     }
     let level = Level::chosen()?;
-    let line = Axis { length: results.len(), from: input.layout.strides[axis], to: output.layout.strides[axis] };
+    let line = Axis { length: results.len(), ..Axis::of(&input, &output, axis) };
     let is_same_array = !is_part && std::ptr::eq(input.first, output.first);
     let is_running = filter.is_running();
     let cut =
@@ -304,13 +291,13 @@ fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter:
     };
     // Position 0 of the axis, which need not be there.
     let position_0 = -(first as isize) * line.from;
-    let before = (size / 2) as isize + origin;
+    let before = before(size, origin);
     let range = |block: usize| {
         let start = block * cut.rows;
         let rows = cut.rows.min(line.length - start);
         // A running sum also reads what leaves it.
         let more = usize::from(is_running && start > 0);
-        let first = (results.start + start) as isize - before - more as isize;
+        let first = (results.start + start) as isize - (before + more) as isize;
         PaddedRange::new(border, first, rows + size - 1 + more, length)
     };
     let ranges: Vec<_> = (0..blocks).map(range).collect();
@@ -320,14 +307,8 @@ fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter:
     let (jobs, blocks_of_job) = if is_running { (outer * chunks, blocks) } else { (outer * chunks * blocks, 1) };
     run_jobs(jobs, work, cancelled, scratch, |scratch, number| {
         let (first, rest) = if is_running { (0, number) } else { (number % blocks, number / blocks) };
-        let (chunk, mut rest) = (rest % chunks, rest / chunks);
-        let (mut from, mut to) = (0_isize, 0_isize);
-        for axis in cut.outer.iter().rev() {
-            let i = (rest % axis.length) as isize;
-            rest /= axis.length;
-            from += i * axis.from;
-            to += i * axis.to;
-        }
+        let (chunk, rest) = (rest % chunks, rest / chunks);
+        let (mut from, mut to) = offsets(&cut.outer, rest);
         let column = chunk * cut.taken;
         from += column as isize * cut.columns.from;
         to += column as isize * cut.columns.to;

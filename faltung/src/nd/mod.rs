@@ -27,6 +27,7 @@
 
 mod array;
 mod axes;
+mod axis;
 mod bands;
 mod block;
 mod border;

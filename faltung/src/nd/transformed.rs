@@ -7,6 +7,7 @@
 
 use std::sync::atomic::AtomicBool;
 
+use super::axis::{Axis, before, offsets};
 use super::border::PaddedRange;
 use super::convert::{Run, load_line, store};
 use super::dense::{Correlation, counts_as_0};
@@ -28,25 +29,21 @@ const PRODUCT: f64 = 1.0 / 32.0;
 /// The largest radius: sums this close to a whole number are computed again.
 const LARGEST_RADIUS: f64 = 0.001;
 
-/// An axis in both arrays.
-#[derive(Clone, Copy, Debug, Default)]
-struct Axis {
-    length: usize,
-    /// Bytes from one element of the input to the next.
-    from: isize,
-    /// Bytes from one element of the output to the next.
-    to: isize,
+/// An axis that is filtered.
+#[derive(Clone, Copy, Debug)]
+struct Filtered {
+    axis: Axis,
     /// Weights along the axis.
     size: usize,
     /// Elements that a result reads before its own place.
-    before: isize,
+    before: usize,
 }
 
 /// Weights of two axes, ready for arrays of one shape.
 pub(super) struct Tiles {
     level: Level,
-    rows: Axis,
-    columns: Axis,
+    rows: Filtered,
+    columns: Filtered,
     /// The other axes. The weights have one element along each.
     others: Vec<Axis>,
     size: TileSize,
@@ -81,18 +78,12 @@ impl Tiles {
             return Ok(None);
         }
         filtered.sort_by_key(|&axis| std::cmp::Reverse(output.layout.strides[axis].unsigned_abs()));
-        let axis = |axis: usize| {
-            let size = correlation.shape[axis];
-            Axis {
-                length: input.layout.shape[axis],
-                from: input.layout.strides[axis],
-                to: output.layout.strides[axis],
-                size,
-                before: (size / 2) as isize + correlation.origins[axis],
-            }
-        };
-        let (rows, columns) = (axis(filtered[0]), axis(filtered[1]));
-        let Some(size) = TileSize::of([columns.size, rows.size], [columns.length, rows.length]) else {
+        let axis = |number: usize| Axis::of(input, output, number);
+        let [rows, columns] = [filtered[0], filtered[1]].map(|number| {
+            let size = correlation.shape[number];
+            Filtered { axis: axis(number), size, before: before(size, correlation.origins[number]) }
+        });
+        let Some(size) = TileSize::of([columns.size, rows.size], [columns.axis.length, rows.axis.length]) else {
             return Ok(None);
         };
         let magnitude = values.magnitude(weights);
@@ -153,21 +144,16 @@ impl Tiles {
         cancelled: Option<&AtomicBool>,
     ) -> Result<()> {
         let Self { rows, columns, size, .. } = self;
-        let across = columns.length.div_ceil(size.columns);
-        let tiles = across * rows.length.div_ceil(size.rows);
+        let across = columns.axis.length.div_ceil(size.columns);
+        let tiles = across * rows.axis.length.div_ceil(size.rows);
         let outer: usize = self.others.iter().map(|axis| axis.length).product();
         let work = input.layout.elements().saturating_mul(self.products);
         let spares = Spares::default();
         let memory = || spares.take(|| Memory::new(self));
         run_jobs(tiles * outer, work, cancelled, memory, |memory, number| {
-            let (tile, mut rest) = (number % tiles, number / tiles);
-            let (mut from, mut to) = (input.first, output.first);
-            for axis in self.others.iter().rev() {
-                let i = (rest % axis.length) as isize;
-                rest /= axis.length;
-                from = from.wrapping_offset(i * axis.from);
-                to = to.wrapping_offset(i * axis.to);
-            }
+            let (tile, rest) = (number % tiles, number / tiles);
+            let (from, to) = offsets(&self.others, rest);
+            let (from, to) = (input.first.wrapping_offset(from), output.first.wrapping_offset(to));
             let (top, left) = (tile / across * size.rows, tile % across * size.columns);
             // SAFETY: each job has a tile of its own, at the places of the other axes that `from` and `to` are.
             unsafe {
@@ -191,9 +177,14 @@ impl Tiles {
         to: *mut u8,
     ) {
         let Self { level, rows, columns, size, pitch, .. } = *self;
-        let counts = [size.rows.min(rows.length - top), size.columns.min(columns.length - left)];
-        let range = |axis: &Axis, start: usize, count: usize| {
-            PaddedRange::new(correlation.border, start as isize - axis.before, count + axis.size - 1, axis.length)
+        let counts = [size.rows.min(rows.axis.length - top), size.columns.min(columns.axis.length - left)];
+        let range = |of: &Filtered, start: usize, count: usize| {
+            PaddedRange::new(
+                correlation.border,
+                start as isize - of.before as isize,
+                count + of.size - 1,
+                of.axis.length,
+            )
         };
         let (of_rows, of_columns) = (range(&rows, top, counts[0]), range(&columns, left, counts[1]));
         let (read, outside) = (counts[1] + columns.size - 1, correlation.value as f32);
@@ -205,8 +196,8 @@ impl Tiles {
                 let to = values.as_mut_ptr().add(y * pitch);
                 match position {
                     Some(position) => {
-                        let from = from.wrapping_offset(position as isize * rows.from);
-                        load_line(level, from_element, from, columns.from, &of_columns, outside, to);
+                        let from = from.wrapping_offset(position as isize * rows.axis.from);
+                        load_line(level, from_element, from, columns.axis.from, &of_columns, outside, to);
                     }
                     None => std::slice::from_raw_parts_mut(to, read).fill(outside),
                 }
@@ -226,8 +217,10 @@ impl Tiles {
                 let from = values.as_mut_ptr().add(y * pitch).cast_const();
                 let (sums, to_sums) = (&buffers.row[..counts[1]], results.as_mut_ptr());
                 level.run(Judge { order: &self.order, radius: self.radius, sums, from, to: to_sums });
-                let to = to.wrapping_offset((top + y) as isize * rows.to).wrapping_offset(left as isize * columns.to);
-                store::<_, true>(level, to_element, to_sums, to, Run::ONE, Run::adjacent(counts[1], columns.to));
+                let to = to
+                    .wrapping_offset((top + y) as isize * rows.axis.to)
+                    .wrapping_offset(left as isize * columns.axis.to);
+                store::<_, true>(level, to_element, to_sums, to, Run::ONE, Run::adjacent(counts[1], columns.axis.to));
             }
         }
     }

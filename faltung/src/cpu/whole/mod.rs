@@ -206,12 +206,7 @@ impl WholeBlocks<'_> {
             if again.is_empty() {
                 continue;
             }
-            let places: Vec<_> = again.iter().map(|&(row, column)| (top + row, left + start + column)).collect();
-            let recompute = Recompute::new(self.problem, self.image, self.level);
-            recompute.values(&places, |number, value| {
-                let (row, column) = again[number];
-                results.set(row, start + column, value);
-            });
+            Recompute::new(self.problem, self.image, self.level).block((top, left), &again, results);
         }
     }
 
@@ -284,7 +279,7 @@ impl Strip<'_> {
                 Some(shift) => level.run(ShiftRow { sums, shift, to }),
                 None => self.finish(sums, &mut uncertain, to),
             }
-            uncertain.places(1, 0..self.width, |_, column| again.push((y, column)));
+            uncertain.places(1, 0..self.width, |_, column| again.push((y, start + column)));
         }
     }
 
@@ -333,7 +328,7 @@ impl Strip<'_> {
                 level.run(WeighFloats { taps: &taps, to: totals, count: self.width });
             }
             self.finish(&*totals, &mut uncertain, results.part(y, start..start + self.width));
-            uncertain.places(1, 0..self.width, |_, column| again.push((y, column)));
+            uncertain.places(1, 0..self.width, |_, column| again.push((y, start + column)));
         }
     }
 }

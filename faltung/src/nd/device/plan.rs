@@ -8,6 +8,7 @@ use kernels_gpu::ndimage::{self, Instance, Task};
 
 use super::DeviceArray;
 use super::tiles;
+use crate::nd::axis::before;
 use crate::nd::line_filter::is_odd;
 use crate::nd::{Correlation, Element, Layout, Lines, Sums};
 use crate::{Error, Result};
@@ -114,7 +115,7 @@ pub(super) fn merged_axes(
             let what = "the size of the filter along an axis".into();
             return Err(Error::TooLarge { what, most: i32::MAX as usize, found: size.to_string() });
         }
-        let before = (size / 2) as i64 + origin as i64;
+        let before = before(size, origin) as i64;
         let axis = Axis {
             length: from.shape[number] as i64,
             from: from.strides[number] as i64,
