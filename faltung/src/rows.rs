@@ -123,6 +123,16 @@ impl<'a> HostRowsMut<'a> {
         (Self { rows, ..self }, rest)
     }
 
+    /// Parts of these numbers of rows, one after the other.
+    pub(crate) fn parts(self, lengths: impl IntoIterator<Item = usize>) -> impl Iterator<Item = Self> {
+        let mut rest = Some(self);
+        lengths.into_iter().map_while(move |length| {
+            let (part, later) = rest.take()?.split_at(length);
+            rest = Some(later);
+            Some(part)
+        })
+    }
+
     /// The bytes of one row.
     pub(crate) fn at_mut(&mut self, row: usize) -> &mut [u8] {
         assert!(row < self.rows, "row {row} of {}", self.rows);
@@ -153,7 +163,7 @@ mod tests {
 
         let mut values = [0_u8; 8];
         let rows = HostRowsMut::of(ViewMut::new(2, 3, 1, 3, &mut values).unwrap());
-        let (mut first, mut rest) = rows.split_at(1);
+        let [mut first, mut rest] = rows.parts([1, 2]).collect::<Vec<_>>().try_into().ok().unwrap();
         first.at_mut(0).fill(1);
         assert!(first.dense_mut().is_some() && rest.dense_mut().is_none());
         rest.at_mut(1).fill(2);

@@ -234,12 +234,9 @@ impl GpuConvolution {
         let (from, to) = self.row_bytes();
         let Lane { main, staging, .. } = lane;
         gpu.lend(|lent| {
-            let mut rest = Some(result);
-            for strip in self.strips() {
-                // The strips' outputs are all rows, one after the other.
-                let all = rest.take().expect("put back below");
-                let (outputs, later) = all.split_at(strip.outputs.len());
-                rest = Some(later);
+            // The strips' outputs are all rows, one after the other.
+            let parts = result.parts(self.strips().iter().map(|strip| strip.outputs.len()));
+            for (strip, outputs) in self.strips().iter().zip(parts) {
                 let mut at = 0;
                 for range in &strip.source {
                     let rows = source.range(range.clone());
