@@ -3,20 +3,22 @@
 //! A job takes a block of results. It converts the elements that the block reads, border included, to a packed block of
 //! scratch memory. There each product of a sum lies at the same distance from its result.
 
+mod block;
+
 use std::sync::atomic::AtomicBool;
 
 use kernels_gpu::abi::border::BorderMode;
 
 use super::axis::before;
 use super::border::PaddedRange;
-use super::convert::{Run, are_values, load, load_line, store};
-use super::kernel::{Planes, Real, SLACK, TILE_ROWS, Tap, group, tile_sums, weighted_sums};
+use super::kernel::{Planes, Real, SLACK, TILE_ROWS, Tap};
 use super::narrow::{Again, Final, Narrow, Order, PARTIAL, Radius, Recheck, Values};
 use super::scratch::Scratch;
 use super::transformed::Tiles;
 use super::{Input, Output, Sums, run_jobs};
-use crate::cpu::simd::{Level, Simd, Work};
+use crate::cpu::simd::Level;
 use crate::{Error, Result};
+use block::{Block, BlockAxis};
 
 /// Weights, and what stands outside of the array.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -136,35 +138,6 @@ fn rows_of_partial(columns: usize) -> usize {
     (PARTIAL / columns.max(1)).max(1)
 }
 
-/// An axis in both arrays and in the blocks.
-#[derive(Clone, Copy, Debug)]
-struct Axis {
-    length: usize,
-    /// Bytes from one element of the input to the next.
-    from: isize,
-    /// Bytes from one element of the output to the next.
-    to: isize,
-    /// Weights along the axis.
-    size: usize,
-    /// Elements that a result reads before its own place.
-    before: usize,
-    /// Results of a block.
-    block: usize,
-    /// Places from one element of a packed block to the next.
-    packed: usize,
-}
-
-impl Axis {
-    /// Elements that a block of results reads, halo included.
-    fn padded(&self) -> usize {
-        self.block + self.size - 1
-    }
-
-    fn blocks(&self) -> usize {
-        self.length.div_ceil(self.block)
-    }
-}
-
 /// Bytes of a packed block: within the second-level cache.
 const BLOCK: usize = 384 << 10;
 
@@ -174,10 +147,10 @@ const ROW: (usize, usize) = (512, 1024);
 
 /// Sets the axes' blocks, of which the packed ones have `most` places. The last axis is the one of the rows: of `inner`
 /// elements of so many `bytes`.
-fn set_blocks(axes: &mut [Axis], inner: usize, bytes: usize, most: usize) {
+fn set_blocks(axes: &mut [BlockAxis], inner: usize, bytes: usize, most: usize) {
     let Some((row, outer)) = axes.split_last_mut() else { return };
     row.block = row.length.min((ROW.0.max(ROW.1 / bytes) / inner).max(1));
-    let places = |row: &Axis, outer: &[Axis]| {
+    let places = |row: &BlockAxis, outer: &[BlockAxis]| {
         outer.iter().fold(row.padded().saturating_mul(inner), |places, axis| places.saturating_mul(axis.padded()))
     };
     while places(row, outer) > most && row.block * inner > 64 {
@@ -185,7 +158,7 @@ fn set_blocks(axes: &mut [Axis], inner: usize, bytes: usize, most: usize) {
     }
     // Twice as many results along the axis whose border costs most, as long as the block stays small enough.
     loop {
-        let cost = |axis: &Axis| (axis.size as f64 - 0.5) / axis.block as f64;
+        let cost = |axis: &BlockAxis| (axis.size as f64 - 0.5) / axis.block as f64;
         let mut order: Vec<usize> = (0..outer.len()).filter(|&i| outer[i].block < outer[i].length).collect();
         order.sort_by(|&a, &b| cost(&outer[b]).total_cmp(&cost(&outer[a])));
         let grown = order.into_iter().find(|&i| {
@@ -222,7 +195,7 @@ fn run<A: Real, R: Recheck<A>>(
     order.sort_by_key(|&axis| std::cmp::Reverse(output.layout.strides[axis].unsigned_abs()));
     let mut axes: Vec<_> = order
         .iter()
-        .map(|&axis| Axis {
+        .map(|&axis| BlockAxis {
             length: input.layout.shape[axis],
             from: input.layout.strides[axis],
             to: output.layout.strides[axis],
@@ -232,7 +205,7 @@ fn run<A: Real, R: Recheck<A>>(
             packed: 1,
         })
         .collect();
-    let single = Axis { length: 1, from: 0, to: 0, size: 1, before: 0, block: 1, packed: 1 };
+    let single = BlockAxis { length: 1, from: 0, to: 0, size: 1, before: 0, block: 1, packed: 1 };
     if axes.is_empty() {
         axes.push(single); // an array without axes has one element
     }
@@ -270,7 +243,7 @@ fn run<A: Real, R: Recheck<A>>(
     let (taps, recheck) = (narrowed, recheck(taps));
 
     let planes = planes(correlation, &order, &axes, inner.length, &taps, partial);
-    let jobs = axes.iter().map(Axis::blocks).product();
+    let jobs = axes.iter().map(BlockAxis::blocks).product();
     let work = input.layout.elements().saturating_mul(taps.len() + 1);
     let row = axes.last().map_or(1, |axis| axis.block) * inner.length + SLACK;
     let scratch = || Ok((Scratch::new(places + SLACK), Scratch::new(TILE_ROWS * row)));
@@ -312,7 +285,7 @@ fn run<A: Real, R: Recheck<A>>(
 fn planes<A: Real>(
     correlation: &Correlation<'_>,
     order: &[usize],
-    axes: &[Axis],
+    axes: &[BlockAxis],
     column_step: usize,
     taps: &[Tap<A>],
     partial: usize,
@@ -332,222 +305,4 @@ fn planes<A: Real>(
         column_step,
         partial: if partial == usize::MAX { partial } else { rows_of_partial(row.size) },
     })
-}
-
-/// A job.
-struct Block<'a, A, R> {
-    level: Level,
-    input: &'a Input<'a>,
-    output: &'a Output<'a>,
-    /// The last one is that of the rows.
-    axes: &'a [Axis],
-    /// The channels within a row.
-    inner: Axis,
-    /// The first result's index.
-    starts: &'a [usize],
-    ranges: &'a [PaddedRange],
-    outside: A,
-    taps: &'a [Tap<A>],
-    /// The same weights, if rows of results may be computed together.
-    planes: Option<&'a Planes<A>>,
-    /// Products of a partial sum.
-    partial: usize,
-    recheck: &'a R,
-    block: *mut A,
-    results: *mut A,
-    /// Places from one row of results to the next.
-    pitch: isize,
-}
-
-impl<A: Real, R> Block<'_, A, R> {
-    /// Converts what lies at the positions of `range` in one row, from the element at `from` on.
-    ///
-    /// # Safety
-    /// - `from` is the element at position 0 of a row of the input.
-    /// - `to` has room for the row.
-    #[inline(always)]
-    unsafe fn fill_row(&self, from: *const u8, range: &PaddedRange, row: Axis, to: *mut A) {
-        let (element, inner) = (self.input.layout.element, self.inner);
-        if inner.length == 1 {
-            // SAFETY: as this function requires.
-            unsafe { load_line(self.level, element, from, row.from, range, self.outside, to) };
-            return;
-        }
-        // SAFETY: the positions that the range names are within the row, and there is room for each.
-        unsafe {
-            let mut place = to;
-            for &position in &range.before {
-                self.fill_one(from, position, row, place);
-                place = place.add(inner.length);
-            }
-            let start = from.wrapping_offset(range.first as isize * row.from);
-            let pixels = Run { count: range.inside, stride: row.from, step: inner.length };
-            let channels = Run::adjacent(inner.length, inner.from);
-            if row.from == inner.from * inner.length as isize {
-                let row = Run::adjacent(range.inside * inner.length, inner.from);
-                load(self.level, element, start, place, Run::ONE, row);
-            } else {
-                load(self.level, element, start, place, channels, pixels);
-            }
-            place = place.add(range.inside * inner.length);
-            for &position in &range.after {
-                self.fill_one(from, position, row, place);
-                place = place.add(inner.length);
-            }
-        }
-    }
-
-    /// Converts what stands at one position of a row.
-    ///
-    /// # Safety
-    /// As for [`fill_row`](Self::fill_row).
-    #[inline(always)]
-    unsafe fn fill_one(&self, from: *const u8, position: Option<usize>, row: Axis, to: *mut A) {
-        // SAFETY: the position is within the row, and there is room for its channels.
-        unsafe {
-            match position {
-                Some(position) => {
-                    let from = from.offset(position as isize * row.from);
-                    let channels = Run::adjacent(self.inner.length, self.inner.from);
-                    load(self.level, self.input.layout.element, from, to, Run::ONE, channels);
-                }
-                None => std::slice::from_raw_parts_mut(to, self.inner.length).fill(self.outside),
-            }
-        }
-    }
-
-    /// Whether the sums of a row of so many `values` may be written straight to the output: to adjacent and aligned
-    /// elements of the type of the sums.
-    #[inline(always)]
-    fn writes_in_place<S: Simd>(&self, values: usize) -> bool
-    where
-        R: Recheck<A>,
-    {
-        let (size, inner, output) = (size_of::<A>() as isize, self.inner, self.output);
-        let Some((row, outer)) = self.axes.split_last() else { return false };
-        let are_adjacent = row.to == size * inner.length as isize && (inner.length == 1 || inner.to == size);
-        let are_values = are_values::<A>(output.layout.element, output.first, outer.iter().map(|axis| axis.to));
-        are_adjacent && are_values && !R::NEEDS_SLACK && values >= group::<S, A>()
-    }
-
-    /// Converts the results of one row, which begins at `to`.
-    ///
-    /// # Safety
-    /// - `from` has a sum for each result.
-    /// - `to` is the place of the first result, and the row's other places belong to this block.
-    #[inline(always)]
-    unsafe fn write_row(&self, from: *const A, row: Axis, count: usize, to: *mut u8) {
-        let (element, inner) = (self.output.layout.element, self.inner);
-        // SAFETY: the places are those of the row's results, and there are as many sums.
-        unsafe {
-            if row.to == inner.to * inner.length as isize || inner.length == 1 {
-                let (count, stride) =
-                    if inner.length == 1 { (count, row.to) } else { (count * inner.length, inner.to) };
-                store::<_, true>(self.level, element, from, to, Run::ONE, Run::adjacent(count, stride));
-            } else {
-                let pixels = Run { count, stride: row.to, step: inner.length };
-                store::<_, true>(self.level, element, from, to, Run::adjacent(inner.length, inner.to), pixels);
-            }
-        }
-    }
-}
-
-/// Makes `index` the next index of an array of this shape, the last axis fastest; false after the last one.
-fn advance(index: &mut [usize], shape: impl Fn(usize) -> usize) -> bool {
-    for (axis, i) in index.iter_mut().enumerate().rev() {
-        *i += 1;
-        if *i < shape(axis) {
-            return true;
-        }
-        *i = 0;
-    }
-    false
-}
-
-impl<A: Real, R: Recheck<A>> Work for Block<'_, A, R> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd, const V: usize>(self, simd: S) {
-        let Some((&row, outer)) = self.axes.split_last() else { return };
-        let (row_start, row_range) = (self.starts[outer.len()], &self.ranges[outer.len()]);
-        let positions: Vec<Vec<_>> = self.ranges[..outer.len()].iter().map(|range| range.iter().collect()).collect();
-
-        let mut index = vec![0; outer.len()];
-        let values = row.padded() * self.inner.length;
-        let mut to = self.block;
-        loop {
-            let mut from = Some(self.input.first);
-            for ((axis, positions), &i) in outer.iter().zip(&positions).zip(&index) {
-                // A block at the end of an axis may need fewer elements than the others.
-                from = match (from, positions.get(i).copied().flatten()) {
-                    (Some(from), Some(position)) => Some(from.wrapping_offset(position as isize * axis.from)),
-                    _ => None,
-                };
-            }
-            // SAFETY: the block has room for a row at each index of the outer axes.
-            unsafe {
-                match from {
-                    Some(from) => self.fill_row(from, row_range, row, to),
-                    None => std::slice::from_raw_parts_mut(to, values).fill(self.outside),
-                }
-                to = to.add(values);
-            }
-            if !advance(&mut index, |axis| outer[axis].padded()) {
-                break;
-            }
-        }
-
-        let count = row.block.min(row.length - row_start);
-        let values = count * self.inner.length;
-        let is_in_place = self.writes_in_place::<S>(values);
-        index.fill(0);
-        loop {
-            let (mut place, mut to) = (0, self.output.first.wrapping_offset(row_start as isize * row.to));
-            for ((axis, &start), &i) in outer.iter().zip(self.starts).zip(&index) {
-                place += i * axis.packed;
-                to = to.wrapping_offset((start + i) as isize * axis.to);
-            }
-            // How many rows below this one are computed with it.
-            let below = match (self.planes, outer.last()) {
-                (Some(_), Some(axis)) => {
-                    let (start, i) = (self.starts[outer.len() - 1], index[outer.len() - 1]);
-                    axis.block.min(axis.length - start) - i
-                }
-                _ => 0,
-            };
-            let pitch_in_place = outer.last().map_or(0, |axis| axis.to / size_of::<A>() as isize);
-            let (sums, pitch) = if is_in_place { (to.cast(), pitch_in_place) } else { (self.results, self.pitch) };
-            // SAFETY: the block has all that these results read, and SLACK values more. The results' places are this
-            // job's own. In the output a row has a group of values or more, and V vectors are at most a group. In
-            // scratch memory SLACK values follow.
-            unsafe {
-                let from = self.block.add(place).cast_const();
-                match (self.planes, outer.last()) {
-                    (Some(planes), Some(axis)) if below >= TILE_ROWS => {
-                        tile_sums::<_, _, V>(simd, from, planes, sums, pitch, values);
-                        if !is_in_place {
-                            for i in 0..TILE_ROWS {
-                                let (from, sums) = (from.add(i * planes.row_step), sums.offset(i as isize * pitch));
-                                self.recheck.run(simd, from, 1, sums, values);
-                                let to = to.wrapping_offset(i as isize * axis.to);
-                                self.write_row(sums, row, count, to);
-                            }
-                        }
-                        index[outer.len() - 1] += TILE_ROWS - 1;
-                    }
-                    _ => {
-                        weighted_sums(simd, from, 1, self.taps, self.partial, sums, values);
-                        if !is_in_place {
-                            self.recheck.run(simd, from, 1, sums, values);
-                            self.write_row(sums, row, count, to);
-                        }
-                    }
-                }
-            }
-            if !advance(&mut index, |axis| outer[axis].block.min(outer[axis].length - self.starts[axis])) {
-                return;
-            }
-        }
-    }
 }
