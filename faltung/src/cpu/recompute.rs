@@ -4,6 +4,11 @@
 //! VBMI each is a lane of a vector: the bytes of 8 or 16 windows are loaded and transposed. Other CPUs use [`CHAINS`]
 //! scalar chains.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
 use kernels_gpu::abi::border::{OUTSIDE, map};
 
 use super::finish::Results;
@@ -95,12 +100,12 @@ impl<'a> Recompute<'a> {
         if self.level.has_byte_instructions() {
             // SAFETY: the CPU has the instructions; `is_inside` is asserted above where the places are `inside`, and
             // `begins` is set.
-            return unsafe { lanes::sums(self, windows, places, count, inside) };
+            return unsafe { avx512::sums(self, windows, places, count, inside) };
         }
         #[cfg(target_arch = "x86_64")]
         if has_lanes(self.level) {
             // SAFETY: both levels have the instructions of AVX2; the rest is as above.
-            return unsafe { lanes_avx2::sums(self, windows, places, count, inside) };
+            return unsafe { avx2::sums(self, windows, places, count, inside) };
         }
         self.level.run(Chains { recompute: self, windows, places, count, inside })
     }
@@ -247,201 +252,5 @@ pub(super) fn ordered_steps<T: Copy + Into<f32>>(coefficients: &[f32], rows: &[&
         for (sum, row) in sums.iter_mut().zip(rows) {
             *sum = coefficient.mul_add(row[l * step].into(), *sum);
         }
-    }
-}
-
-/// Results in the lanes of vectors: a chain in each lane.
-#[cfg(target_arch = "x86_64")]
-mod lanes {
-    use std::arch::x86_64::*;
-
-    use super::{AT_ONCE, Places, Recompute, Windows};
-
-    /// More than one, as a step of a chain waits for the one before.
-    const VECTORS: usize = AT_ONCE / 16;
-    /// Coefficients at once: the bytes of 128 bits.
-    const TAPS: usize = 16;
-
-    /// [`Recompute::group`].
-    ///
-    /// # Safety
-    /// - The CPU has AVX-512 F, BW, VL and VBMI.
-    /// - As for [`Recompute::window_rows`].
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,fma")]
-    pub(super) unsafe fn sums(
-        recompute: &Recompute<'_>,
-        windows: &mut Windows,
-        places: &Places,
-        count: usize,
-        inside: bool,
-    ) -> [f32; AT_ONCE] {
-        let (window, step) = (recompute.problem.window(), recompute.problem.format().channels);
-        // Every byte that is `step` from the one before.
-        let mut order = [0_u8; 64];
-        for (at, byte) in order.iter_mut().enumerate() {
-            *byte = (at * step % 64) as u8;
-        }
-        // SAFETY: `order` is 64 bytes.
-        let order = unsafe { _mm512_loadu_si512(order.as_ptr().cast()) };
-        let vectors = count.div_ceil(16);
-        let (mut sums, byte) = ([_mm512_setzero_ps(); VECTORS], _mm512_set1_epi32(255));
-        for (k, coefficients) in recompute.coefficients.chunks_exact(window.width().next_multiple_of(4)).enumerate() {
-            // SAFETY: this function requires of places and windows what `window_rows` does.
-            let rows = unsafe { recompute.window_rows(windows, places, count, inside, k) };
-            for (group, coefficients) in coefficients.chunks(TAPS).enumerate() {
-                for (sum, rows) in sums.iter_mut().zip(rows.chunks_exact(16)).take(vectors) {
-                    // SAFETY: each row has 64 bytes from its last coefficient's pixel on.
-                    let bytes = unsafe { transposed(rows, group * TAPS * step, step, order) };
-                    for (&bytes, coefficients) in bytes.iter().zip(coefficients.as_chunks::<4>().0) {
-                        let pixels = [
-                            _mm512_and_si512(bytes, byte),
-                            _mm512_and_si512(_mm512_srli_epi32::<8>(bytes), byte),
-                            _mm512_and_si512(_mm512_srli_epi32::<16>(bytes), byte),
-                            _mm512_srli_epi32::<24>(bytes),
-                        ];
-                        for (&pixels, &coefficient) in pixels.iter().zip(coefficients) {
-                            *sum = _mm512_fmadd_ps(_mm512_set1_ps(coefficient), _mm512_cvtepi32_ps(pixels), *sum);
-                        }
-                    }
-                }
-            }
-        }
-        let mut lanes = [0.0_f32; AT_ONCE];
-        for (lanes, &sum) in lanes.chunks_exact_mut(16).zip(&sums) {
-            // SAFETY: `lanes` is 16 values.
-            unsafe { _mm512_storeu_ps(lanes.as_mut_ptr(), sum) };
-        }
-        lanes
-    }
-
-    /// The bytes `first`, `first + step` and so on of 16 rows: byte i % 4 of lane c of vector i / 4 is byte i of row c.
-    ///
-    /// # Safety
-    /// There are 16 rows, of at least `first + 64` bytes; as for [`sums`].
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
-    #[inline]
-    unsafe fn transposed(rows: &[&[u8]], first: usize, step: usize, order: __m512i) -> [__m512i; 4] {
-        // Row 4 i + g in 128 bits number i of vector g.
-        let mut quarters = [_mm512_setzero_si512(); 4];
-        for (g, quarter) in quarters.iter_mut().enumerate() {
-            let mut parts = [_mm_setzero_si128(); 4];
-            for (i, part) in parts.iter_mut().enumerate() {
-                // SAFETY: 4 i + g < 16, and the row has 64 bytes from `first` on.
-                *part = unsafe {
-                    let from = rows.get_unchecked(4 * i + g).as_ptr().add(first);
-                    if step == 1 {
-                        _mm_loadu_si128(from.cast())
-                    } else {
-                        _mm512_castsi512_si128(_mm512_permutexvar_epi8(order, _mm512_loadu_si512(from.cast())))
-                    }
-                };
-            }
-            let low = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(parts[0]), parts[1]);
-            let high = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(parts[2]), parts[3]);
-            *quarter = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), high);
-        }
-        let [a, b, c, d] = quarters;
-        let (ab, cd) = (_mm512_unpacklo_epi32(a, b), _mm512_unpacklo_epi32(c, d));
-        let (ab_high, cd_high) = (_mm512_unpackhi_epi32(a, b), _mm512_unpackhi_epi32(c, d));
-        [
-            _mm512_unpacklo_epi64(ab, cd),
-            _mm512_unpackhi_epi64(ab, cd),
-            _mm512_unpacklo_epi64(ab_high, cd_high),
-            _mm512_unpackhi_epi64(ab_high, cd_high),
-        ]
-    }
-}
-
-/// The same with AVX2.
-#[cfg(target_arch = "x86_64")]
-mod lanes_avx2 {
-    use std::arch::x86_64::*;
-
-    use super::{AT_ONCE, Places, Recompute, Windows};
-
-    /// Results in a vector, and coefficients at once.
-    const LANES: usize = 8;
-    const VECTORS: usize = AT_ONCE / LANES;
-
-    /// [`Recompute::group`].
-    ///
-    /// # Safety
-    /// - The CPU has AVX2 and FMA.
-    /// - As for [`Recompute::window_rows`].
-    #[target_feature(enable = "avx2,fma")]
-    pub(super) unsafe fn sums(
-        recompute: &Recompute<'_>,
-        windows: &mut Windows,
-        places: &Places,
-        count: usize,
-        inside: bool,
-    ) -> [f32; AT_ONCE] {
-        let (window, step) = (recompute.problem.window(), recompute.problem.format().channels);
-        // Byte `i * step` of 32 as byte i, from the first and from the second 16 bytes. The first bit makes a 0.
-        let mut order = [[0x80_u8; 16]; 2];
-        for i in 0..LANES {
-            order[i * step / 16][i] = (i * step % 16) as u8;
-        }
-        // SAFETY: each is 16 bytes.
-        let order = unsafe { [_mm_loadu_si128(order[0].as_ptr().cast()), _mm_loadu_si128(order[1].as_ptr().cast())] };
-        let vectors = count.div_ceil(LANES);
-        let mut sums = [_mm256_setzero_ps(); VECTORS];
-        for (k, coefficients) in recompute.coefficients.chunks_exact(window.width().next_multiple_of(4)).enumerate() {
-            // SAFETY: this function requires of places and windows what `window_rows` does.
-            let rows = unsafe { recompute.window_rows(windows, places, count, inside, k) };
-            for (group, coefficients) in coefficients.chunks(LANES).enumerate() {
-                for (sum, rows) in sums.iter_mut().zip(rows.chunks_exact(LANES)).take(vectors) {
-                    // SAFETY: each row has 64 bytes from its last coefficient's pixel on.
-                    let bytes = unsafe { transposed(rows, group * LANES * step, step, order) };
-                    for (pair, coefficients) in bytes.into_iter().zip(coefficients.chunks_exact(2)) {
-                        let pixels = [pair, _mm_srli_si128::<8>(pair)];
-                        for (pixels, &coefficient) in pixels.into_iter().zip(coefficients) {
-                            let pixels = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(pixels));
-                            *sum = _mm256_fmadd_ps(_mm256_set1_ps(coefficient), pixels, *sum);
-                        }
-                    }
-                }
-            }
-        }
-        let mut lanes = [0.0_f32; AT_ONCE];
-        for (lanes, &sum) in lanes.chunks_exact_mut(LANES).zip(&sums) {
-            // SAFETY: `lanes` is eight values.
-            unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), sum) };
-        }
-        lanes
-    }
-
-    /// The bytes `first`, `first + step` and so on of eight rows: byte c of vector i is byte 2 i of row c, byte 8 + c
-    /// is byte 2 i + 1.
-    ///
-    /// # Safety
-    /// There are eight rows, of at least `first + 32` bytes; as for [`sums`].
-    #[target_feature(enable = "avx2")]
-    #[inline]
-    unsafe fn transposed(rows: &[&[u8]], first: usize, step: usize, order: [__m128i; 2]) -> [__m128i; 4] {
-        let mut parts = [_mm_setzero_si128(); LANES];
-        for (part, row) in parts.iter_mut().zip(rows) {
-            // SAFETY: the row has 32 bytes from `first` on.
-            *part = unsafe {
-                let from = row.as_ptr().add(first);
-                if step == 1 {
-                    _mm_loadl_epi64(from.cast())
-                } else {
-                    let (low, high) = (_mm_loadu_si128(from.cast()), _mm_loadu_si128(from.add(16).cast()));
-                    _mm_or_si128(_mm_shuffle_epi8(low, order[0]), _mm_shuffle_epi8(high, order[1]))
-                }
-            };
-        }
-        let [a, b, c, d, e, f, g, h] = parts;
-        let (ab, cd) = (_mm_unpacklo_epi8(a, b), _mm_unpacklo_epi8(c, d));
-        let (ef, gh) = (_mm_unpacklo_epi8(e, f), _mm_unpacklo_epi8(g, h));
-        let (low, low_high) = (_mm_unpacklo_epi16(ab, cd), _mm_unpackhi_epi16(ab, cd));
-        let (high, high_high) = (_mm_unpacklo_epi16(ef, gh), _mm_unpackhi_epi16(ef, gh));
-        [
-            _mm_unpacklo_epi32(low, high),
-            _mm_unpackhi_epi32(low, high),
-            _mm_unpacklo_epi32(low_high, high_high),
-            _mm_unpackhi_epi32(low_high, high_high),
-        ]
     }
 }
