@@ -1,5 +1,5 @@
 """Device arrays on a machine without a GPU: what is refused and why, arrays of the CPU by DLPack, and the whole path on
-a driver that runs the kernels in an emulator (``with_fake_driver.py``)."""
+a driver that runs the kernels in an emulator (``with_fake_driver/``)."""
 
 import gc
 import os
@@ -200,12 +200,14 @@ def test_the_whole_path_on_a_fake_driver(tmp_path):
         pytest.skip("libfake_cuda.so is missing: cargo build -p fake_cuda")
     assert library.exists(), library
     (tmp_path / "libcuda.so.1").symlink_to(library.resolve())
+    tests = HERE / "with_fake_driver"
     environment = os.environ | {
         "LD_LIBRARY_PATH": str(tmp_path),
         "FAKE_CUDA": "pageable=late;delay_us=60000000;devices=2",
-        "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path]),
+        "PYTHONPATH": os.pathsep.join([str(HERE), str(tests), *sys.path]),
     }
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / "with_fake_driver.py")]
+    files = [str(tests / f"{name}.py") for name in ["filters", "tensors", "libraries", "processes"]]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "device_by_hand", *files]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
     print(done.stdout[-8000:], done.stderr[-4000:])
     assert done.returncode == 0, done.stdout[-4000:]
