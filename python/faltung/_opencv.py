@@ -3,71 +3,39 @@
 Images are arrays of NumPy, or device arrays. Inside this module a device array is an `OnDevice`.
 """
 
-import math
-import operator
-from functools import lru_cache
-
 import numpy as np
 
 from faltung import _native, _on_device
+from faltung import _opencv_arguments as arguments
 from faltung._arguments import ACCURACIES
 from faltung._dispatch import assign
 from faltung._memory import empty
 from faltung._on_device import OnDevice
-
-# OpenCV's numbers of depths.
-_DEPTHS = {0: np.uint8, 2: np.uint16, 3: np.int16, 4: np.int32, 5: np.float32, 6: np.float64}
-_DEPTHS = {number: np.dtype(kind) for number, kind in _DEPTHS.items()}
-_U8, _U16, _I16, _I32, _F32, _F64 = _DEPTHS.values()
+from faltung._opencv_arguments import F32, F64, I16, I32, U8, U16
 
 # What the library computes, in and out.
-_NATIVE = (_U8, _U16, _F32)
+_NATIVE = (U8, U16, F32)
 
 # The results that OpenCV computes from images of a type.
 _FILTER_RESULTS = {
-    _U8: (_U8, _U16, _I16, _F32, _F64),
-    _U16: (_U16, _F32, _F64),
-    _I16: (_I16, _F32, _F64),
-    _F32: (_F32,),
-    _F64: (_F64,),
+    U8: (U8, U16, I16, F32, F64),
+    U16: (U16, F32, F64),
+    I16: (I16, F32, F64),
+    F32: (F32,),
+    F64: (F64,),
 }
 _SEPARABLE_RESULTS = {
-    _U8: (_U8, _U16, _I16, _F32, _F64),
-    _U16: (_U8, _U16, _I16, _F32, _F64),
-    _I16: (_U8, _U16, _I16, _F32, _F64),
-    _F32: (_U8, _U16, _I16, _F32, _F64),
-    _F64: (_U8, _U16, _I16, _F64),
+    U8: (U8, U16, I16, F32, F64),
+    U16: (U8, U16, I16, F32, F64),
+    I16: (U8, U16, I16, F32, F64),
+    F32: (U8, U16, I16, F32, F64),
+    F64: (U8, U16, I16, F64),
 }
-_GAUSSIAN_RESULTS = {kind: (kind,) for kind in (_U8, _U16, _I16, _F32, _F64)}
-_BLUR_RESULTS = {kind: (kind,) for kind in (_U8, _U16, _I16, _I32, _F32, _F64)}
-
-# OpenCV's number of a border, and the library's name.
-_BORDERS = {0: "zero", 1: "clamp", 2: "reflect", 3: "wrap", 4: "mirror"}
-_BORDER_NAMES = {
-    "constant": 0,
-    "replicate": 1,
-    "reflect": 2,
-    "wrap": 3,
-    "reflect101": 4,
-    "reflect_101": 4,
-    "default": 4,
-}
-_ISOLATED = 16
+_GAUSSIAN_RESULTS = {kind: (kind,) for kind in (U8, U16, I16, F32, F64)}
+_BLUR_RESULTS = {kind: (kind,) for kind in (U8, U16, I16, I32, F32, F64)}
 
 # A mask of more coefficients is computed in two passes.
 _MOST_COEFFICIENTS = 1 << 22
-
-# More columns or rows than any window has.
-_MOST_SIZE = 1 << 30
-
-# Gaussians of these sizes have fixed coefficients where no sigma is given.
-_SMALL_GAUSSIANS = {
-    1: (1,),
-    3: (64, 128),
-    5: (16, 64, 96),
-    7: (8, 28, 56, 72),
-    9: (4, 13, 30, 51, 60),
-}
 
 
 def filter2D(src, ddepth, kernel, dst=None, anchor=(-1, -1), delta=0, borderType=4, *, accuracy=None):
@@ -126,9 +94,9 @@ def filter2D(src, ddepth, kernel, dst=None, anchor=(-1, -1), delta=0, borderType
     >>> faltung.filter2D(image, "float32", [[-1, 0, 1]], borderType="replicate")
     array([[0., 8., 8., 0.]], dtype=float32)
     """
-    image = _image(src)
-    kind = _depth(ddepth, image.dtype, _FILTER_RESULTS)
-    mask = _coefficients("kernel", kernel)
+    image = arguments.image(src)
+    kind = arguments.depth(ddepth, image.dtype, _FILTER_RESULTS)
+    mask = arguments.coefficients("kernel", kernel)
     if mask.ndim == 1:
         mask = mask[None]
     if mask.ndim != 2 or mask.size == 0:
@@ -177,9 +145,9 @@ def sepFilter2D(
            [ 2.,  0., -2.,  0.],
            [ 1.,  0., -1.,  0.]], dtype=float32)
     """
-    image = _image(src)
-    kind = _depth(ddepth, image.dtype, _SEPARABLE_RESULTS)
-    row, column = _line("kernelX", kernelX), _line("kernelY", kernelY)
+    image = arguments.image(src)
+    kind = arguments.depth(ddepth, image.dtype, _SEPARABLE_RESULTS)
+    row, column = arguments.line("kernelX", kernelX), arguments.line("kernelY", kernelY)
     shape = (column.size, row.size)
     return _correlate(
         image, kind, column.tobytes(), row.tobytes(), shape, dst, anchor, 1.0, delta, borderType, accuracy
@@ -234,15 +202,15 @@ def GaussianBlur(src, ksize, sigmaX, dst=None, sigmaY=0, borderType=4, hint=0, *
            [20, 40, 20],
            [10, 20, 10]], dtype=uint8)
     """
-    image = _image(src)
-    kind = _depth(-1, image.dtype, _GAUSSIAN_RESULTS)
-    columns, rows = _size(ksize)
-    sigma_x, sigma_y = _number("sigmaX", sigmaX), _number("sigmaY", sigmaY)
+    image = arguments.image(src)
+    kind = arguments.depth(-1, image.dtype, _GAUSSIAN_RESULTS)
+    columns, rows = arguments.size(ksize)
+    sigma_x, sigma_y = arguments.number("sigmaX", sigmaX), arguments.number("sigmaY", sigmaY)
     if sigma_y <= 0:
         sigma_y = sigma_x
-    columns = _gaussian_size("columns", columns, sigma_x, kind)
-    rows = _gaussian_size("rows", rows, sigma_y, kind)
-    column, row = _gaussian(rows, max(sigma_y, 0.0)), _gaussian(columns, max(sigma_x, 0.0))
+    columns = arguments.gaussian_size("columns", columns, sigma_x, kind)
+    rows = arguments.gaussian_size("rows", rows, sigma_y, kind)
+    column, row = arguments.gaussian(rows, max(sigma_y, 0.0)), arguments.gaussian(columns, max(sigma_x, 0.0))
     return _correlate(image, kind, column, row, (rows, columns), dst, (-1, -1), 1.0, 0.0, borderType, accuracy)
 
 
@@ -278,155 +246,14 @@ def blur(src, ksize, dst=None, anchor=(-1, -1), borderType=4, *, accuracy=None):
     >>> faltung.blur(np.array([[0, 3, 6, 9]], np.uint8), (3, 1))
     array([[2, 3, 6, 7]], dtype=uint8)
     """
-    image = _image(src)
-    kind = _depth(-1, image.dtype, _BLUR_RESULTS)
-    columns, rows = _size(ksize)
+    image = arguments.image(src)
+    kind = arguments.depth(-1, image.dtype, _BLUR_RESULTS)
+    columns, rows = arguments.size(ksize)
     if columns < 1 or rows < 1:
         raise ValueError(f"ksize: at least 1 column and 1 row are required, not {(columns, rows)}")
-    shape, scale = (rows, columns), 1.0 / (rows * columns)
-    return _correlate(image, kind, _ones(rows), _ones(columns), shape, dst, anchor, scale, 0.0, borderType, accuracy)
-
-
-def _image(src):
-    """The image as an array in native byte order; one of NumPy without an axis of one channel."""
-    image = src
-    if type(src) is not np.ndarray:
-        image = _on_device.wrap(src)
-        if image is None:
-            image = np.asarray(src)
-    if image.ndim not in (2, 3):
-        raise ValueError(f"src: the shape (rows, columns) or (rows, columns, channels) is required, not {image.shape}")
-    if 0 in image.shape:
-        raise ValueError(f"src: at least 1 pixel is required, the shape is {image.shape}")
-    if type(image) is np.ndarray:
-        image = _without_single_channel(image)
-        if not image.dtype.isnative:
-            image = image.astype(image.dtype.newbyteorder("="))
-    return image
-
-
-def _without_single_channel(image):
-    return image[:, :, 0] if image.ndim == 3 and image.shape[2] == 1 else image
-
-
-def _depth(ddepth, source, results):
-    """The type of the result."""
-    possible = results.get(source)
-    if possible is None:
-        raise TypeError(f"src: an image of {_names(results)} is required, not of {source}")
-    if isinstance(ddepth, (str, type, np.dtype)):
-        kind = np.dtype(ddepth)
-    else:
-        number = _index("ddepth", ddepth)
-        kind = source if number == -1 else _DEPTHS.get(number)
-    # NumPy takes None for float64.
-    if kind is None or kind not in possible:
-        found = ddepth if kind is None else kind
-        raise ValueError(f"ddepth: an image of {source} gives {_names(possible)}, not {found}")
-    return kind
-
-
-def _names(kinds):
-    *most, last = (kind.name for kind in kinds)
-    return f"{', '.join(most)} or {last}" if most else last
-
-
-def _index(name, value):
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name}: an integer is required, not {value!r}") from None
-
-
-def _pair(name, value):
-    try:
-        first, second = value
-    except (TypeError, ValueError):
-        raise TypeError(f"{name}: a pair of integers is required, not {value!r}") from None
-    return _index(name, first), _index(name, second)
-
-
-def _size(ksize):
-    """Columns and rows of a window."""
-    columns, rows = _pair("ksize", ksize)
-    if max(columns, rows) > _MOST_SIZE:
-        raise ValueError(f"ksize: at most {_MOST_SIZE} columns and rows are required, not {(columns, rows)}")
-    return columns, rows
-
-
-def _number(name, value):
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name}: a number is required, not {value!r}") from None
-    if not math.isfinite(number):
-        raise ValueError(f"{name}: a finite number is required, not {number}")
-    return number
-
-
-def _coefficients(name, kernel):
-    mask = np.asarray(kernel)
-    if mask.dtype.kind not in "buif":
-        raise TypeError(f"{name}: real numbers are required, not {mask.dtype}")
-    return mask.astype(np.float64, copy=False)
-
-
-def _line(name, kernel):
-    line = _coefficients(name, kernel)
-    if line.size == 0 or line.ndim not in (1, 2) or max(line.shape) != line.size:
-        raise ValueError(f"{name}: the shape (n,), (n, 1) or (1, n) is required, not {line.shape}")
-    return line.ravel()
-
-
-@lru_cache(maxsize=64)
-def _ones(size):
-    return np.ones(size).tobytes()
-
-
-def _gaussian_size(name, size, sigma, kind):
-    if size <= 0 and sigma > 0:
-        size = round(sigma * (3 if kind == _U8 else 4) * 2 + 1) | 1
-    if size <= 0 or size % 2 == 0:
-        raise ValueError(f"ksize: an odd number of {name} is required, or 0 with a sigma above 0, not {size}")
-    return size
-
-
-@lru_cache(maxsize=64)
-def _gaussian(size, sigma):
-    """The coefficients of a normalised Gaussian, as bytes."""
-    if sigma <= 0 and size in _SMALL_GAUSSIANS:
-        half = _SMALL_GAUSSIANS[size]
-        values = np.array(half + half[-2::-1], np.float64)
-    else:
-        sigma = sigma if sigma > 0 else ((size - 1) * 0.5 - 1) * 0.3 + 0.8
-        values = np.exp(-0.5 * ((np.arange(size) - (size - 1) / 2) / sigma) ** 2)
-    return (values / values.sum()).tobytes()
-
-
-def _border(border):
-    """The library's name of a border."""
-    if isinstance(border, str):
-        number = _BORDER_NAMES.get(border.lower().removeprefix("border_"))
-    else:
-        number = _index("borderType", border) & ~_ISOLATED
-    name = _BORDERS.get(number)
-    if name is None:
-        required = "a number of OpenCV's from 0 to 4, constant, replicate, reflect, reflect101 or wrap"
-        raise ValueError(f"borderType: {required} is required, not {border!r}")
-    return name
-
-
-def _anchor(anchor, mask):
-    """Row and column of the mask that stand over the output pixel."""
-    if anchor is None or anchor == (-1, -1):
-        return mask[0] // 2, mask[1] // 2
-    x, y = _pair("anchor", anchor)
-    rows, columns = mask
-    place = (rows // 2 if y == -1 else y, columns // 2 if x == -1 else x)
-    if not (0 <= place[0] < rows and 0 <= place[1] < columns):
-        size = f"{columns} columns and {rows} rows"
-        raise ValueError(f"anchor: column and row within the {size} of the kernel are required, or -1, not {(x, y)}")
-    return place
+    column, row, shape = arguments.ones(rows), arguments.ones(columns), (rows, columns)
+    scale = 1.0 / (rows * columns)
+    return _correlate(image, kind, column, row, shape, dst, anchor, scale, 0.0, borderType, accuracy)
 
 
 def _result(image, kind, dst):
@@ -452,7 +279,7 @@ def _result(image, kind, dst):
         return dst, dst if is_direct else image.empty(kind, dst.shape)
     if not dst.flags.writeable:
         raise ValueError("dst: a writable array is required, this one is read-only")
-    values = _without_single_channel(dst)
+    values = arguments.without_single_channel(dst)
     is_direct = values.flags.c_contiguous and values.dtype.isnative and not np.may_share_memory(values, image)
     return dst, values if is_direct else empty(shape, kind)
 
@@ -470,18 +297,17 @@ def _empty_like(image, kind, channels=None):
 
 def _correlate(image, kind, column, row, mask, dst, anchor, scale, delta, border, accuracy):
     """``sum * scale + delta``, for each channel alone."""
-    place = _anchor(anchor, mask)
-    delta = _number("delta", delta)
-    border = _border(border)
+    place = arguments.anchor(anchor, mask)
+    delta = arguments.number("delta", delta)
+    border = arguments.border(border)
     if accuracy is None:
         accuracy = "bounded"
     elif accuracy not in ACCURACIES:
         raise ValueError(f"accuracy: {', '.join(ACCURACIES)} or None is required, not {accuracy!r}")
     is_on_device = type(image) is OnDevice
     if is_on_device and not (image.dtype in _NATIVE and kind in _NATIVE):
-        raise TypeError(
-            f"src: on a device, images and results of {_names(_NATIVE)} are required, not {image.dtype} and {kind}"
-        )
+        required = f"on a device, images and results of {arguments.names(_NATIVE)}"
+        raise TypeError(f"src: {required} are required, not {image.dtype} and {kind}")
     result, values = _result(image, kind, dst)
     if is_on_device or _takes_f32(image.dtype, kind, mask, row is not None):
         _compute_f32(image, values, (column, row, mask, place, scale, delta, border, accuracy))
@@ -490,7 +316,7 @@ def _correlate(image, kind, column, row, mask, dst, anchor, scale, delta, border
     else:
         _native.correlate_array(image, values, column, row, mask, place, 1.0, delta, border)
     if result is not values:
-        assign(_without_single_channel(result) if values.ndim < result.ndim else result, values)
+        assign(arguments.without_single_channel(result) if values.ndim < result.ndim else result, values)
     return result.object if is_on_device else result
 
 
@@ -499,7 +325,7 @@ def _takes_f32(source, kind, mask, is_separable):
     if source not in _NATIVE or kind not in _NATIVE:
         return False
     # The library computes images of uint16 with integer results by all products of the mask.
-    return source != _U16 or kind == _F32 or not is_separable
+    return source != U16 or kind == F32 or not is_separable
 
 
 def _compute_f32(image, values, problem):
@@ -515,7 +341,7 @@ def _compute_f32(image, values, problem):
         image = image.copy()
     column, row, mask, place, scale, delta, border, accuracy = problem
     if row is not None and mask[0] * mask[1] > _MOST_COEFFICIENTS:
-        lines = _empty_like(image, _F32)
+        lines = _empty_like(image, F32)
         _native_f32(image, lines, (row, None, (1, mask[1]), (0, place[1]), 1.0, 0.0, border, accuracy))
         _native_f32(lines, values, (column, None, (mask[0], 1), (place[0], 0), scale, delta, border, accuracy))
     else:
