@@ -127,7 +127,8 @@ impl Device {
     }
 
     /// The device with at most `bytes` of its memory for the images of a problem, where others use it, too. Larger
-    /// problems are computed in strips. The CPU, which has no memory of its own, ignores it.
+    /// problems are computed in strips. The CPU, which has no memory of its own, ignores it. So do
+    /// [`prepare_for_device_images`](Self::prepare_for_device_images) and [pipelines](Self::pipeline) on a CUDA device.
     #[must_use]
     pub fn with_memory_limit(self, bytes: usize) -> Self {
         // What was made ready without the limit is not within it.
@@ -226,6 +227,9 @@ impl Device {
     /// As [`prepare`](Self::prepare), for images that are on the device already: [`Prepared::run`] and
     /// [`Prepared::run_into`]. A CUDA device allocates no memory for images. So many problems may be ready at the same
     /// time. The first run from host memory allocates it.
+    ///
+    /// On a CUDA device the limit of [`with_memory_limit`](Self::with_memory_limit) does not apply. Images of the
+    /// device are filtered whole.
     ///
     /// ```
     /// use faltung::{Device, DeviceImage, Filter, Image, Problem, VariantChoice};

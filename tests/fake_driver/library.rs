@@ -27,6 +27,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("library_other_devices", other_devices),
     ("library_two_devices_in_turn", two_devices_in_turn),
     ("library_images_in_turn", images_in_turn),
+    ("library_pipelines_allocate_no_images", pipelines_allocate_no_images),
 ];
 
 /// A filter with the same bits on each device.
@@ -387,6 +388,21 @@ fn images_in_turn() -> Result<(), Failed> {
             let result: DeviceImage<f32> = pipeline.run(&device.upload(&image, &stream)?, &stream)?;
             assert_eq!(result.download(&stream)?, right);
         }
+        Ok(())
+    })
+}
+
+/// A pipeline takes images that are on the device. So it needs no room for others, and no limit cuts them in strips.
+fn pipelines_allocate_no_images() -> Result<(), Failed> {
+    cleanly("", |fake| {
+        let image = image::<u8>(40, 120);
+        let right: Image<f32> = Device::cpu().apply(&filter(), &on_cpu::<u8, f32>(&image))?;
+        let device = Device::cuda(0)?.with_memory_limit(4000);
+        let pipeline = device.pipeline(&[filter(), filter()])?;
+        pipeline.prepare::<u8, f32>(40, 120, 1)?;
+        let masks = fake.report().live.get("device_memory").copied().unwrap_or(0);
+        assert!(masks <= 2, "{masks} pieces of memory");
+        assert_eq!(pipeline.apply::<u8, f32>(&image)?, right);
         Ok(())
     })
 }
