@@ -258,6 +258,9 @@ pub enum Error {
         /// The driver's status, if a call into the driver failed.
         source: Option<DriverError>,
     },
+    /// All devices of a run have failed before: CUDA devices or others.
+    #[error("no device is left: each one has failed")]
+    NoDeviceLeft,
     /// The CUDA driver is older than what is asked of it. The CPU and the emulator can still be used.
     #[error("the CUDA driver is too old: {required} is required, it supports {found}")]
     DriverTooOld {
