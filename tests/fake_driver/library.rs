@@ -28,6 +28,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("library_two_devices_in_turn", two_devices_in_turn),
     ("library_images_in_turn", images_in_turn),
     ("library_pipelines_allocate_no_images", pipelines_allocate_no_images),
+    ("library_allocations_that_fail", allocations_that_fail),
 ];
 
 /// A filter with the same bits on each device.
@@ -405,4 +406,25 @@ fn pipelines_allocate_no_images() -> Result<(), Failed> {
         assert_eq!(pipeline.apply::<u8, f32>(&image)?, right);
         Ok(())
     })
+}
+
+/// Where memory is short, idle memory is freed before another attempt. An error of that one keeps its meaning.
+fn allocations_that_fail() -> Result<(), Failed> {
+    // The first call is for an image, whose memory is idle then.
+    let allocate = |settings: &str| {
+        let mut found = None;
+        cleanly(settings, |_| {
+            let device = Device::cuda(0)?;
+            drop(device.upload(&image::<u8>(40, 30), &device.stream()?)?);
+            found = Some(device.allocate(1000).map(drop));
+            Ok(())
+        })?;
+        found.ok_or_else(|| Failed::from("no result"))
+    };
+    assert_eq!(allocate("fail=cuMemAlloc_v2:2:2")?, Ok(()));
+    let error = allocate("fail=cuMemAlloc_v2:2:2:always")?;
+    assert!(matches!(error, Err(faltung::Error::DeviceMemory { .. })), "{error:?}");
+    let error = allocate("fail=cuMemAlloc_v2:2:2;fail=cuMemAlloc_v2:3:719:lost")?;
+    assert!(matches!(error, Err(faltung::Error::DeviceLost { .. })), "{error:?}");
+    Ok(())
 }

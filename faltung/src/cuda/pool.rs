@@ -83,14 +83,9 @@ impl Gpu {
             }
         }
         let _entered = self.enter()?;
-        let block = match self.allocate(size) {
-            Err(Error::DeviceMemory { .. }) if !self.lock_pool().is_empty() => {
-                self.free_idle()?;
-                self.allocate(size)?
-            }
-            other => other?,
-        };
-        Ok((block, Vec::new()))
+        // Nothing reads a block before it was written: images by copies and kernels, and what lies between rows is not
+        // used.
+        Ok((Block { address: self.allocate(size)?, bytes: size }, Vec::new()))
     }
 
     /// Takes a block that is used no more once `pending` has come.
@@ -141,12 +136,25 @@ impl Gpu {
         freed
     }
 
-    /// New memory.
-    fn allocate(&self, bytes: usize) -> Result<Block> {
-        // SAFETY: nothing reads the memory before it was written: images by copies and kernels, and what lies between
-        // rows is not used.
+    /// The address of new memory, which is uninitialised. If there is too little, idle blocks are freed before another
+    /// attempt. The device's context is the current one.
+    ///
+    /// # Errors
+    /// [`Error::DeviceMemory`], [`Error::Driver`], [`Error::DeviceLost`].
+    pub(super) fn allocate(&self, bytes: usize) -> Result<u64> {
+        match self.try_allocate(bytes) {
+            Err(Error::DeviceMemory { .. }) if !self.lock_pool().is_empty() => {
+                self.free_idle()?;
+                self.try_allocate(bytes)
+            }
+            other => other,
+        }
+    }
+
+    fn try_allocate(&self, bytes: usize) -> Result<u64> {
+        // SAFETY: whoever gets the address writes the memory before it is read.
         match unsafe { cuda_malloc::<u8>(bytes) } {
-            Ok(address) => Ok(Block { address: address.as_raw(), bytes }),
+            Ok(address) => Ok(address.as_raw()),
             Err(CudaError::OutOfMemory | CudaError::InvalidMemoryAllocation) => Err(self.out_of_memory(bytes, None)),
             Err(error) => Err(error).context(format!("allocate {bytes} bytes on the device")),
         }
