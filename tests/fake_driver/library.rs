@@ -360,6 +360,14 @@ fn other_devices() -> Result<(), Failed> {
         let error = Device::cuda(0).err().ok_or("it is too old")?.to_string();
         assert!(error.contains("compute capability 6.1"), "{error}");
         Ok(())
+    })?;
+    // The clocks of multiprocessors and memory, the width of the bus and the cache are for predictions alone.
+    cleanly("unknown=13;unknown=36;unknown=37;unknown=38", |_| {
+        let (device, image) = (Device::cuda(0)?, image::<u8>(40, 30));
+        let gpu = device.gpu().ok_or("it is a CUDA device")?;
+        assert_eq!((gpu.clock_mhz, gpu.memory_gb_s, gpu.l2_bytes), (0, 0, 0));
+        assert_eq!(device.apply::<u8, u8>(&filter(), &image)?, on_cpu(&image));
+        Ok(())
     })
 }
 
