@@ -113,6 +113,16 @@ pub enum Error {
         /// Values found.
         found: usize,
     },
+    /// Device memory, or constant memory of a module, that is shorter than a kernel needs.
+    #[error("{what}: {required} bytes of device memory are required, {found} were given")]
+    DeviceLength {
+        /// What the memory holds.
+        what: &'static str,
+        /// Bytes that the kernel reads or writes.
+        required: usize,
+        /// Bytes found.
+        found: usize,
+    },
     /// A side or a number of values beyond what can be computed with.
     #[error("{what} is {found}, at most {most} is possible")]
     TooLarge {
@@ -358,4 +368,19 @@ pub enum Error {
         /// Bytes free.
         free: u128,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each text has what is required, what was found, and a unit.
+    #[test]
+    fn texts_are_complete() {
+        let check = |error: Error, text: &str| assert_eq!(error.to_string(), text);
+        check(
+            Error::DeviceLength { what: "the mask", required: 400, found: 36 },
+            "the mask: 400 bytes of device memory are required, 36 were given",
+        );
+    }
 }

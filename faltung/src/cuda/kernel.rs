@@ -166,7 +166,7 @@ impl Kernel {
     /// after the outputs, too.
     ///
     /// # Errors
-    /// [`Error::Length`], [`Error::Driver`].
+    /// [`Error::DeviceLength`], [`Error::Driver`].
     ///
     /// # Safety
     /// - The device's context is the current one.
@@ -295,12 +295,11 @@ pub(super) fn function(module: &Arc<Module>, symbol: &str) -> Result<Function<'s
 /// Puts a mask into the constant memory of the function's module.
 fn set_constant(gpu: &Gpu, function: &Function<'_>, coefficients: &[f32]) -> Result<()> {
     let (address, found) = driver::constant(function, MASK::SYMBOL).context("find the mask's constant memory")?;
-    let (required, found) = (coefficients.len(), found / size_of::<f32>());
+    let required = size_of_val(coefficients);
     if found < required {
-        let (what, width, height, channels) = ("the module's constant memory", required, 1, 1);
-        return Err(Error::Length { what, width, height, channels, required, found });
+        return Err(Error::DeviceLength { what: "the module's constant memory", required, found });
     }
-    let area = Area { address, bytes: found * size_of::<f32>() };
+    let area = Area { address, bytes: found };
     copy(gpu, area, coefficients, "copy the mask to constant memory")
 }
 
