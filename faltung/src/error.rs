@@ -229,8 +229,10 @@ pub enum Error {
         other: (usize, usize),
     },
     /// An image, a stream or an event of another device than the one that is to compute.
-    #[error("it belongs to {found}, {required} is required")]
+    #[error("the device of {what} must be {required}, not {found}")]
     OtherDevice {
+        /// What belongs to the device: the image, the stream.
+        what: &'static str,
         /// The device that is to compute.
         required: String,
         /// The device that it belongs to.
@@ -381,6 +383,10 @@ mod tests {
         check(
             Error::DeviceLength { what: "the mask", required: 400, found: 36 },
             "the mask: 400 bytes of device memory are required, 36 were given",
+        );
+        check(
+            Error::OtherDevice { what: "the image", required: "cuda:1".into(), found: "cuda:0".into() },
+            "the device of the image must be cuda:1, not cuda:0",
         );
     }
 }
