@@ -165,7 +165,7 @@ fn other_device(required: &str, found: &Gpu) -> Error {
     Error::OtherDevice { what: "the stream", required: required.to_owned(), found: found.describe() }
 }
 
-/// A mark in a stream's work: it comes when all work before it is done. Made by [`Stream::record`].
+/// An event in a stream's work. It completes when all work before it is done. Made by [`Stream::record`].
 #[derive(Clone, Debug)]
 pub struct Event {
     kind: EventKind,
@@ -179,7 +179,7 @@ enum EventKind {
 }
 
 impl Event {
-    /// Waits until it comes.
+    /// Waits until it completes.
     ///
     /// # Errors
     /// [`Error::DeviceLost`], [`Error::Driver`]: what went wrong in the work before it.
@@ -191,7 +191,7 @@ impl Event {
         }
     }
 
-    /// Whether it has come.
+    /// Whether it is complete.
     ///
     /// # Errors
     /// As for [`synchronize`](Self::synchronize).
@@ -199,11 +199,11 @@ impl Event {
         match &self.kind {
             EventKind::Host(_) => Ok(true),
             #[cfg(feature = "cuda")]
-            EventKind::Cuda(mark) => mark.has_come(),
+            EventKind::Cuda(mark) => mark.is_complete(),
         }
     }
 
-    /// The time from `start` to this, by the device's clock; zero if this came first. Both must have come.
+    /// The time from `start` to this, by the device's clock; zero if this completed first. Both must be complete.
     ///
     /// ```
     /// let stream = faltung::Device::auto().stream()?;

@@ -161,7 +161,7 @@ impl GpuConvolution {
                 // A buffer is free when the band that it had before has reached the device.
                 if begun_in < bands.len()
                     && begun_in < launched + buffers
-                    && buffer(begun_in).0.done.has_come().context(UP)?
+                    && buffer(begun_in).0.done.is_complete().context(UP)?
                 {
                     let rows = source.range(bands[begun_in].rows.clone());
                     let copied = Copying::begin(&copying, &copied_in[begun_in]);
@@ -182,7 +182,7 @@ impl GpuConvolution {
                     } else {
                         let memory = staging::lock(&up_buffer.memory).as_ptr();
                         // SAFETY: the rows lie in the workspace. The buffer lives as long as the lane. It is written
-                        // again when `done` has come, which is recorded after this copy; or, where recording fails,
+                        // again when `done` is complete, which is recorded after this copy; or, where recording fails,
                         // after this scope has waited.
                         unsafe { lent.upload_from(place, memory, place.bytes, up) }.context(UP)?;
                         up_buffer.done.record(up).context(UP)?;
@@ -196,7 +196,7 @@ impl GpuConvolution {
                     } else {
                         let memory = staging::lock(&down_buffer.memory).as_mut_ptr();
                         // SAFETY: the rows lie in the workspace. The buffer's last band was copied out. It is read when
-                        // `done` has come, which is recorded after this copy.
+                        // `done` is complete, which is recorded after this copy.
                         unsafe { lent.download_to(memory, place.bytes, place, down) }.context(DOWN)?;
                         down_buffer.done.record(down).context(DOWN)?;
                     }
@@ -204,7 +204,7 @@ impl GpuConvolution {
                 }
                 if result_is_locked {
                     begun_out = launched;
-                } else if begun_out < launched && buffer(begun_out).1.done.has_come().context(DOWN)? {
+                } else if begun_out < launched && buffer(begun_out).1.done.is_complete().context(DOWN)? {
                     let rows = outputs[begun_out].take().expect("each band is copied out once");
                     let copied = Copying::begin(&copying, &copied_out[begun_out]);
                     let memory = &buffer(begun_out).1.memory;

@@ -65,8 +65,9 @@ impl Gpu {
     /// As for [`block`](Self::block).
     pub(super) fn ready_block(&self, bytes: usize) -> Result<Block> {
         let _entered = self.enter()?;
-        let is_ready = |idle: &Idle| idle.pending.iter().all(|event| event.has_come().is_ok_and(|has_come| has_come));
-        self.find_block(bytes, is_ready).map(|(block, _come)| block)
+        let is_complete = |event: &Event| event.is_complete().is_ok_and(|is_complete| is_complete);
+        let is_ready = |idle: &Idle| idle.pending.iter().all(is_complete);
+        self.find_block(bytes, is_ready).map(|(block, _complete)| block)
     }
 
     fn find_block(&self, bytes: usize, is_wanted: impl Fn(&Idle) -> bool) -> Result<(Block, Vec<Event>)> {
@@ -88,7 +89,7 @@ impl Gpu {
         Ok((Block { address: self.allocate(size)?, bytes: size }, Vec::new()))
     }
 
-    /// Takes a block that is used no more once `pending` has come.
+    /// Takes a block that is used no more once `pending` is complete.
     pub(super) fn give_back(&self, block: Block, pending: Vec<Event>) {
         let most = self.info.memory_bytes / MOST_IDLE;
         let mut too_many = Vec::new();

@@ -117,7 +117,7 @@ impl<'scope, 'env> LentToDevice<'scope, 'env> {
     ///
     /// # Safety
     /// As for [`upload`](Self::upload). `from` holds the rows, and nobody frees or writes them until the stream has
-    /// come past the copy or the scope has waited.
+    /// done the copy or the scope has waited.
     pub(in super::super) unsafe fn upload_from(
         &self,
         to: DeviceRows,
@@ -163,8 +163,8 @@ impl<'scope, 'env> LentToDevice<'scope, 'env> {
     /// As [`download`](Self::download), to rows `pitch` bytes apart in memory that nobody borrows.
     ///
     /// # Safety
-    /// As for [`download`](Self::download). `to` has room for the rows, and nobody uses it until the stream has come
-    /// past the copy or the scope has waited.
+    /// As for [`download`](Self::download). `to` has room for the rows, and nobody uses it until the stream has done
+    /// the copy or the scope has waited.
     pub(in super::super) unsafe fn download_to(
         &self,
         to: *mut u8,
