@@ -111,7 +111,8 @@ impl Stream {
                 found: HOST.into(),
             });
         };
-        // SAFETY: as required of the caller.
+        // SAFETY: this function requires that both addresses have the bytes in memory of the device until the copy is
+        // done, that they do not overlap, and that other uses of them are ordered.
         unsafe { own.copy(to.expose_provenance() as u64, from.expose_provenance() as u64, bytes) }
     }
 }

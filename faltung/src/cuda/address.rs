@@ -101,7 +101,8 @@ impl OwnStream {
     /// - They do not overlap, and nobody else writes them until then.
     pub(crate) unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
         let _entered = self.device().enter()?;
-        // SAFETY: as required of the caller.
+        // SAFETY: this function requires that both addresses have the bytes in memory of the device until the copy is
+        // done, and that they do not overlap.
         unsafe { copy_rows_on_device(DeviceRows::one(to, bytes), DeviceRows::one(from, bytes), self.stream()) }
             .context("copy memory on the device")
     }

@@ -389,7 +389,8 @@ pub(super) unsafe fn array(
         [(&raw mut input).cast(), (&raw mut output).cast(), (&raw mut list).cast(), (&raw mut params).cast()];
     let shape = ((*grid, 1), *block, *shared_bytes);
     // SAFETY: the parameter list is that of every kernel of this kind (kernels_gpu::ndimage), and the list's length was
-    // checked above; the rest is the caller's promise.
+    // checked above. This function requires that the arrays and the weights are the device's, fit the launch and stay
+    // so until it is done.
     unsafe { enqueue(function, shape, arguments, Target::Stream(stream)) }.context("launch a filter on arrays")
 }
 
