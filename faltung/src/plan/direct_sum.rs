@@ -99,7 +99,7 @@ impl DirectSum {
 
         let mut last = 0.0;
         // Without scale and offset there is no last step.
-        if scale != 1.0 || offset != 0.0 {
+        if !problem.is_plain() {
             let limit = match problem.format().output {
                 PixelType::U8 => 512.0,
                 PixelType::U16 => 131_072.0,

@@ -167,7 +167,7 @@ impl Integers {
             is_positive: coefficients().all(|coefficient| coefficient >= 0.0),
             scale: scale.into(),
             offset: offset.into(),
-            is_plain: scale == 1.0 && offset == 0.0,
+            is_plain: problem.is_plain(),
             most_result: if format.output == PixelType::U8 { 255.0 } else { 65_535.0 },
         })
     }
