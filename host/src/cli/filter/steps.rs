@@ -5,11 +5,11 @@
 //! bit-exact with each other where both are possible.
 
 use anyhow::{Result, bail};
-use faltung::{AnyImage, Border, Filter, Image, Pixel, PixelType, Problem};
+use faltung::{AnyImage, Border, Filter, Image, Pixel, PixelType, Problem, white};
 use host::files::Content;
 use rayon::prelude::*;
 
-use super::alpha::{self, Alpha, most};
+use super::alpha::{self, Alpha};
 use super::compute::{Compute, Task};
 use super::light;
 use super::saturation::{self, Count, Saturation};
@@ -352,7 +352,7 @@ fn copy(image: &Image<f32>) -> host::Result<Image<f32>> {
 
 /// Alpha as a part of the greatest.
 fn weights(alpha: &Image<f32>, pixel: PixelType) -> Image<f32> {
-    let opaque = most(pixel);
+    let opaque = white(pixel);
     alpha.map(|alpha| alpha / opaque)
 }
 
