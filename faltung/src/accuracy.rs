@@ -137,7 +137,7 @@ impl FromStr for Accuracy {
 pub struct ErrorBound {
     class: Accuracy,
     constant: f64,
-    /// How many times a sum may lose 2^-150, if that is more often than the mask has coefficients.
+    /// How many times a sum may lose 2^-150 to underflow: the constant, or more.
     underflows: f64,
 }
 
@@ -169,8 +169,8 @@ impl ErrorBound {
         Self { class: Accuracy::Normwise, ..Self::with_constant(constant) }
     }
 
-    /// The same bound, with up to `underflows` losses of 2^-150 where those are more than the mask has coefficients: a
-    /// variant that multiplies what underflowed multiplies the loss.
+    /// The same bound, with up to `underflows` losses of 2^-150 where those are more than before. A bound begins with as
+    /// many as its constant. A variant that multiplies what underflowed multiplies the loss.
     #[must_use]
     pub fn with_underflows(self, underflows: f64) -> Self {
         Self { underflows: self.underflows.max(underflows), ..self }

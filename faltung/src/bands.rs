@@ -1,18 +1,20 @@
-//! An image in bands of rows, which can travel to a device and back while others are computed.
+//! An image in bands of rows, which are transferred while others are computed.
 
 use std::ops::Range;
 
 use kernels_gpu::abi::border::BorderMode;
 use kernels_gpu::abi::params::Params;
 
-/// Into how many bands an image goes, unless these would be larger or smaller than serves.
+/// The number of bands of an image, unless their bytes would be out of the range below.
 const BANDS: usize = 8;
-/// The fewest bytes of a band: each takes three calls of the driver, some 10 µs, and this as long on the bus.
+/// The fewest bytes of a band. A band takes three calls of the driver, some 10 µs. So many bytes take as long on the
+/// bus.
 const LEAST: usize = 1 << 19;
-/// The most bytes of a band: so many are 80 µs on the bus, and what begins and ends the way of an image is no longer.
+/// The most bytes of a band. So many take 80 µs on the bus. The first upload and the last download, which overlap with
+/// nothing, take no longer than that.
 const MOST: usize = 4 << 20;
 
-/// Rows that travel together.
+/// Rows that are transferred together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Band {
     /// Those of the source.

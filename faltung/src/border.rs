@@ -55,6 +55,20 @@ impl Border {
         }
     }
 
+    /// Whether both give the same bits, whatever these are: NaN is the same as itself, and -0.0 differs from 0.0. `==`
+    /// compares numbers.
+    ///
+    /// ```
+    /// use faltung::Border;
+    ///
+    /// assert!(Border::Constant(f32::NAN).is_same(Border::Constant(f32::NAN)));
+    /// assert!(!Border::Constant(-0.0).is_same(Border::ZERO));
+    /// ```
+    #[must_use]
+    pub fn is_same(self, other: Self) -> bool {
+        self.mode() == other.mode() && self.value().to_bits() == other.value().to_bits()
+    }
+
     /// The value outside of a constant border, 0 for the others.
     #[must_use]
     pub fn value(self) -> f32 {

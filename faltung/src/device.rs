@@ -127,7 +127,8 @@ impl Device {
     }
 
     /// The device with at most `bytes` of its memory for the images of a problem, where others use it, too. Larger
-    /// problems are computed in strips. The CPU, which has no memory of its own, ignores it.
+    /// problems are computed in strips. The CPU, which has no memory of its own, ignores it. So do
+    /// [`prepare_for_device_images`](Self::prepare_for_device_images) and [pipelines](Self::pipeline) on a CUDA device.
     #[must_use]
     pub fn with_memory_limit(self, bytes: usize) -> Self {
         // What was made ready without the limit is not within it.
@@ -227,6 +228,9 @@ impl Device {
     /// [`Prepared::run_into`]. A CUDA device allocates no memory for images. So many problems may be ready at the same
     /// time. The first run from host memory allocates it.
     ///
+    /// On a CUDA device the limit of [`with_memory_limit`](Self::with_memory_limit) does not apply. Images of the
+    /// device are filtered whole.
+    ///
     /// ```
     /// use faltung::{Device, DeviceImage, Filter, Image, Problem, VariantChoice};
     ///
@@ -303,7 +307,7 @@ impl Device {
         let problem = Problem::new(image.width(), image.height(), filter)?.with_format(format)?;
         let ready = self
             .recent
-            .get(|ready| *ready.problem() == problem, || self.prepare_or_cpu(&problem, VariantChoice::Auto))?;
+            .get(|ready| ready.problem().is_same(&problem), || self.prepare_or_cpu(&problem, VariantChoice::Auto))?;
         match ready.apply(image) {
             // Other threads have taken the memory since.
             Err(Error::DeviceMemory { .. }) => Prepared::new(&problem, Engine::on_cpu(&problem)?, None).apply(image),
@@ -407,5 +411,36 @@ impl Device {
             #[cfg(feature = "cuda")]
             Kind::Cuda(gpu) => gpu.rates(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::Border;
+
+    /// NaN is found again, and a zero of another sign is another problem.
+    #[test]
+    fn what_is_ready_is_found_by_its_bits() {
+        let image = Image::<f32>::zeros(5, 4, 1).unwrap();
+        let bits = |device: &Device, filter: &Filter| {
+            let result: Image<f32> = device.apply(filter, &image).unwrap();
+            result.into_values().into_iter().map(f32::to_bits).collect::<Vec<_>>()
+        };
+        let (device, average) = (Device::cpu(), Filter::average(3, 3));
+        for _ in 0..3 {
+            bits(&device, &average.clone().border(Border::Constant(f32::NAN)));
+        }
+        let kept = Cell::new(0);
+        device.recent.find(|_| {
+            kept.set(kept.get() + 1);
+            false
+        });
+        assert_eq!(kept.get(), 1);
+
+        let zeros = [0.0, -0.0].map(|offset| bits(&device, &average.clone().scale(-1.0).offset(offset)));
+        assert_eq!(zeros, [0.0_f32, -0.0].map(|zero| vec![zero.to_bits(); 20]));
     }
 }

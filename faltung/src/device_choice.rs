@@ -9,7 +9,7 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeviceChoice {
-    /// The first CUDA device if there is a driver and a device, else the CPU.
+    /// The first CUDA device if the library can use it, else the CPU.
     #[default]
     Auto,
     /// The CPU.

@@ -278,7 +278,7 @@ impl<T: Pixel> DeviceImage<T> {
             Storage::Raw(raw) => &raw.storage,
             Storage::Host(_) => {
                 let required = stream.on_cuda().map_or_else(|| HOST.into(), |stream| stream.device().describe());
-                return Err(Error::OtherDevice { required, found: HOST.into() });
+                return Err(Error::OtherDevice { what: "the image", required, found: HOST.into() });
             }
         };
         Ok(StoredImage { storage, pitch: self.pitch * size_of::<T>() })

@@ -4,6 +4,7 @@ use std::ffi::c_void;
 
 use crate::cuda::{Allocation, describe_address};
 use crate::device::Kind;
+use crate::stream::HOST;
 use crate::{Device, Error, Result, Stream};
 
 /// What kind of memory lies at an address.
@@ -84,7 +85,10 @@ impl Device {
     pub fn allocate(&self, bytes: usize) -> Result<DeviceMemory> {
         match &self.kind {
             Kind::Cuda(gpu) => Ok(DeviceMemory { memory: Allocation::new(gpu, bytes)?, bytes }),
-            _ => Err(Error::OtherDevice { required: "a CUDA device".into(), found: self.describe() }),
+            _ => {
+                let (what, required) = ("memory by its address", "a CUDA device".into());
+                Err(Error::OtherDevice { what, required, found: self.describe() })
+            }
         }
     }
 }
@@ -101,9 +105,14 @@ impl Stream {
     /// - What else uses them is ordered before or after the stream's work.
     pub unsafe fn copy(&self, to: *mut c_void, from: *const c_void, bytes: usize) -> Result<()> {
         let Some(own) = self.on_cuda() else {
-            return Err(Error::OtherDevice { required: "a CUDA device".into(), found: "the host".into() });
+            return Err(Error::OtherDevice {
+                what: "the stream",
+                required: "a CUDA device".into(),
+                found: HOST.into(),
+            });
         };
-        // SAFETY: as required of the caller.
+        // SAFETY: this function requires that both addresses have the bytes in memory of the device until the copy is
+        // done, that they do not overlap, and that other uses of them are ordered.
         unsafe { own.copy(to.expose_provenance() as u64, from.expose_provenance() as u64, bytes) }
     }
 }

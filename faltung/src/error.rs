@@ -7,6 +7,8 @@ use crate::{Accuracy, PixelFormat, PixelType};
 /// Bytes for people.
 fn size(bytes: u128) -> String {
     match bytes as f64 {
+        bytes if bytes < 1e3 => format!("{bytes} bytes"),
+        bytes if bytes < 1e6 => format!("{:.1} kB", bytes / 1e3),
         bytes if bytes < 1e9 => format!("{:.1} MB", bytes / 1e6),
         bytes if bytes < 1e12 => format!("{:.1} GB", bytes / 1e9),
         bytes if bytes < 1e15 => format!("{:.1} TB", bytes / 1e12),
@@ -113,6 +115,16 @@ pub enum Error {
         /// Values found.
         found: usize,
     },
+    /// Device memory, or constant memory of a module, that is shorter than a kernel needs.
+    #[error("{what}: {required} bytes of device memory are required, {found} were given")]
+    DeviceLength {
+        /// What the memory holds.
+        what: &'static str,
+        /// Bytes that the kernel reads or writes.
+        required: usize,
+        /// Bytes found.
+        found: usize,
+    },
     /// A side or a number of values beyond what can be computed with.
     #[error("{what} is {found}, at most {most} is possible")]
     TooLarge {
@@ -140,7 +152,7 @@ pub enum Error {
         found: (usize, usize),
     },
     /// Rows that overlap.
-    #[error("the pitch is {pitch} values, a row has {row}")]
+    #[error("the pitch must be at least the {row} values of a row, not {pitch}")]
     Pitch {
         /// Values from one row to the next.
         pitch: usize,
@@ -219,8 +231,10 @@ pub enum Error {
         other: (usize, usize),
     },
     /// An image, a stream or an event of another device than the one that is to compute.
-    #[error("it belongs to {found}, {required} is required")]
+    #[error("the device of {what} must be {required}, not {found}")]
     OtherDevice {
+        /// What belongs to the device: the image, the stream.
+        what: &'static str,
         /// The device that is to compute.
         required: String,
         /// The device that it belongs to.
@@ -243,7 +257,9 @@ pub enum Error {
         found: PixelType,
     },
     /// An array whose elements don't lie in memory as an image's values do.
-    #[error("an array with the strides {required:?}, the first of them or more, is required, this one has {found:?}")]
+    #[error(
+        "the strides of the array must be {required:?} elements, and the first of them may be larger, not {found:?}"
+    )]
     Strides {
         /// The strides of such an array without gaps between its rows, in elements.
         required: Vec<usize>,
@@ -258,6 +274,9 @@ pub enum Error {
         /// The driver's status, if a call into the driver failed.
         source: Option<DriverError>,
     },
+    /// All devices of a run have failed before: CUDA devices or others.
+    #[error("no device is left: each one has failed")]
+    NoDeviceLeft,
     /// The CUDA driver is older than what is asked of it. The CPU and the emulator can still be used.
     #[error("the CUDA driver is too old: {required} is required, it supports {found}")]
     DriverTooOld {
@@ -326,7 +345,10 @@ pub enum Error {
     #[error("the emulator has no times of its own: it counts accesses instead")]
     NoTime,
     /// The device has not enough memory for a problem.
-    #[error("device memory: {needed} bytes are needed, {free} of {total} are free")]
+    #[error(
+        "device memory: {} are needed, {} of {} are free",
+        size(*.needed as u128), size(*.free as u128), size(*.total as u128)
+    )]
     DeviceMemory {
         /// Bytes needed.
         needed: usize,
@@ -355,4 +377,36 @@ pub enum Error {
         /// Bytes free.
         free: u128,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each text has what is required, what was found, and a unit.
+    #[test]
+    fn texts_are_complete() {
+        let check = |error: Error, text: &str| assert_eq!(error.to_string(), text);
+        check(
+            Error::DeviceLength { what: "the mask", required: 400, found: 36 },
+            "the mask: 400 bytes of device memory are required, 36 were given",
+        );
+        check(
+            Error::OtherDevice { what: "the image", required: "cuda:1".into(), found: "cuda:0".into() },
+            "the device of the image must be cuda:1, not cuda:0",
+        );
+        check(Error::Pitch { pitch: 7, row: 12 }, "the pitch must be at least the 12 values of a row, not 7");
+        check(
+            Error::Strides { required: vec![4, 1], found: vec![1, 5] },
+            "the strides of the array must be [4, 1] elements, and the first of them may be larger, not [1, 5]",
+        );
+        check(
+            Error::DeviceMemory { needed: 9_400, free: 100, total: 85_000_000_000 },
+            "device memory: 9.4 kB are needed, 100 bytes of 85.0 GB are free",
+        );
+        check(
+            Error::HostMemory { what: "for an image".into(), needed: 1_600_000, free: 999_960 },
+            "memory: 1.6 MB are needed for an image, 1000.0 kB are free",
+        );
+    }
 }

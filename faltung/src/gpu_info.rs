@@ -23,7 +23,7 @@ pub struct GpuInfo {
     pub clock_mhz: u32,
     /// The bandwidth of device memory in GB/s, by its clock and the width of its bus; 0 if the driver does not say.
     pub memory_gb_s: u32,
-    /// The second-level cache in bytes.
+    /// The second-level cache in bytes; 0 if the driver does not say.
     pub l2_bytes: u64,
     /// Its address on the PCI bus, such as "00000000:1b:00.0"; None if the driver does not say.
     pub pci_address: Option<String>,

@@ -169,6 +169,26 @@ impl<T: Pixel> Image<T> {
         &self.values[y * length..][..length]
     }
 
+    /// The values of row `y`, to be written.
+    ///
+    /// ```
+    /// use faltung::Image;
+    ///
+    /// let mut image = Image::<u8>::zeros(3, 2, 1)?;
+    /// image.row_mut(1).fill(7);
+    /// assert_eq!(image.values(), [0, 0, 0, 7, 7, 7]);
+    /// # Ok::<(), faltung::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If there is no row `y`.
+    #[must_use]
+    pub fn row_mut(&mut self, y: usize) -> &mut [T] {
+        assert!(y < self.height, "row {y} of {}", self.height);
+        let length = self.width * self.channels;
+        &mut self.values[y * length..][..length]
+    }
+
     /// The image, lent.
     #[must_use]
     pub fn view(&self) -> View<'_, T> {

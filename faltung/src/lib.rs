@@ -191,6 +191,17 @@ pub use view::{View, ViewMut};
 pub const POISON: f32 = f32::from_bits(0x7fc0_dead);
 
 #[doc(hidden)]
+/// White in a type's values: the largest value of an integer type, 1 for `f32`.
+#[must_use]
+pub const fn white(kind: PixelType) -> f32 {
+    match kind {
+        PixelType::U8 => 255.0,
+        PixelType::U16 => 65_535.0,
+        PixelType::F32 => 1.0,
+    }
+}
+
+#[doc(hidden)]
 pub use cpu::name as cpu_name;
 /// Computes `problem` one output and one coefficient at a time. This is the accuracy contract, spelled out.
 #[doc(hidden)]

@@ -11,14 +11,13 @@ use crate::cuda::LockedBytes;
 #[cfg(feature = "cuda")]
 use crate::image::{values_of, values_of_mut};
 
-/// Values in memory that a CUDA device reads and writes by itself: *page-locked* memory, also called pinned. What lies
-/// there needs no copy by the host, which is more than half of the way of an image there and back. Made by
-/// [`Device::page_locked`](super::Device::page_locked), and otherwise a slice:
-/// [`Prepared::apply_values`](super::Prepared::apply_values), [`View`](crate::View) and [`ViewMut`](crate::ViewMut)
-/// take it, or a part of it, as any other one.
+/// Values in *page-locked* memory, also called pinned: a CUDA device reads and writes it by itself. No thread of the
+/// host copies such values to a staging buffer. That copy is more than half of an image's transfer time. Made by
+/// [`Device::page_locked`](super::Device::page_locked). It is a slice otherwise: give it, or a part of it, to
+/// [`Prepared::apply_values`](super::Prepared::apply_values), [`View`](crate::View) and [`ViewMut`](crate::ViewMut).
 ///
-/// It is for images that come again and again, frames of a camera for example: it takes long to allocate, and the
-/// system can't give it to anybody else.
+/// Use it for buffers that many images share, such as the frames of a camera. Its allocation is slow, and the system
+/// can't page it out.
 ///
 /// ```
 /// use faltung::{Device, Filter, Mask, Problem, VariantChoice};

@@ -151,7 +151,7 @@ fn share(helpers: usize, run: &(dyn Fn() + Sync)) {
 #[derive(Clone, Copy)]
 struct Run(*const (dyn Fn() + Sync));
 
-// SAFETY: threads may share what it points to, and whoever uses it promises that it is there.
+// SAFETY: it points to a function that is `Sync`, and `call` requires that the function still lives.
 unsafe impl Send for Run {}
 
 impl Run {
@@ -161,9 +161,9 @@ impl Run {
     }
 
     /// # Safety
-    /// - What was given to [`new`](Self::new) is still there.
+    /// - The function that was given to [`new`](Self::new) still lives.
     unsafe fn call(self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the pointer is of a reference given to `new`, whose function lives, as required here.
         unsafe { (*self.0)() }
     }
 }

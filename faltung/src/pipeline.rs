@@ -68,8 +68,7 @@ impl Pipeline {
     /// compiles nothing.
     ///
     /// # Errors
-    /// Those of [`Problem::new`], [`Problem::with_format`] and
-    /// [`Device::prepare`].
+    /// Those of [`Problem::new`], [`Problem::with_format`] and [`Device::prepare_for_device_images`].
     pub fn prepare<T: Pixel, U: Pixel>(&self, width: usize, height: usize, channels: usize) -> Result<()> {
         self.ready(Key { width, height, format: PixelFormat::of::<T, U>(channels) }).map(drop)
     }
@@ -114,7 +113,8 @@ impl Pipeline {
             let output = if number == last { key.format.output } else { PixelType::F32 };
             let problem = Problem::new(key.width, key.height, filter)?;
             let problem = problem.with_format(PixelFormat { input, output, ..key.format })?;
-            device.prepare(&problem, VariantChoice::Auto)
+            // Only images of the device are filtered. So no workspace is allocated, and no strips are needed.
+            device.prepare_for_device_images(&problem, VariantChoice::Auto)
         };
         let make_all = || Ok((key, filters.iter().enumerate().map(make).collect::<Result<_>>()?));
         ready.get(|(known, _)| *known == key, make_all).map(|(_, ready)| ready)

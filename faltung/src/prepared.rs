@@ -107,7 +107,7 @@ impl Prepared {
         }
     }
 
-    /// What is not as it was asked for: that the image is computed in strips, or on the CPU, and why. After a run also
+    /// How the run differs from the request: in strips, with another variant or on the CPU, and why. After a run also
     /// what the driver or the system refused, so that the results take longer. One line for people.
     #[must_use]
     pub fn note(&self) -> Option<String> {
@@ -263,7 +263,9 @@ impl Prepared {
     /// accesses; None on other devices.
     ///
     /// # Errors
-    /// [`Error::Emulator`] if the kernel did something wrong; as for [`apply_values`](Self::apply_values).
+    /// [`Error::OtherSize`] if the image has another size, [`Error::OtherFormat`] if it has other channels or another
+    /// type. On the emulator also [`Error::Emulator`] if the kernel did something wrong, [`Error::DeviceMemory`] if the
+    /// image would take strips, and [`Error::HostMemory`].
     pub fn counts<T: Pixel>(&self, image: View<'_, T>) -> Result<Option<Counts>> {
         self.check_size(image.width(), image.height())?;
         self.check_format(PixelFormat { input: T::TYPE, channels: image.channels(), ..self.problem().format() })?;

@@ -188,6 +188,19 @@ impl Problem {
         Ok(Self { width, height, window, origin, operation, border, scale, offset, accuracy, format })
     }
 
+    /// Whether results of both have the same bits. `==` compares numbers: NaN differs from itself, and -0.0 is 0.0.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let Self { width, height, window, origin, operation, border, scale, offset, accuracy, format } = self;
+        let are_same =
+            |a: &[f32], b: &[f32]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits());
+        (*width, *height, *origin, *operation, *accuracy, *format)
+            == (other.width, other.height, other.origin, other.operation, other.accuracy, other.format)
+            && border.is_same(other.border)
+            && are_same(&[*scale, *offset], &[other.scale, other.offset])
+            && (window.width(), window.height()) == (other.window.width(), other.window.height())
+            && are_same(window.coefficients(), other.window.coefficients())
+    }
+
     /// The loosest class that the results may keep. Integers of the class Bounded have the bits of the class Exact.
     pub(crate) fn required_class(&self) -> Accuracy {
         match (self.format.output, self.accuracy) {

@@ -68,10 +68,8 @@ impl Stream {
             // SAFETY: as above. The memory that notes its users is that of images, which the caller drops before.
             return Ok(Self::cuda(unsafe { OwnStream::foreign(gpu, handle.cast()) }));
         }
-        Err(Error::OtherDevice {
-            required: format!("a CUDA device for the stream {handle:?}"),
-            found: device.describe(),
-        })
+        let required = format!("a CUDA device for the handle {handle:?}");
+        Err(Error::OtherDevice { what: "the stream", required, found: device.describe() })
     }
 
     /// The driver's handle (`CUstream`, `cudaStream_t`), for work of other libraries in this stream. It is valid as
@@ -144,7 +142,7 @@ impl Stream {
         match &self.kind {
             Kind::Cuda(stream) if Arc::ptr_eq(stream.device(), gpu) => Ok(stream),
             Kind::Cuda(stream) => Err(other_device(&gpu.describe(), stream.device())),
-            Kind::Host => Err(Error::OtherDevice { required: gpu.describe(), found: HOST.into() }),
+            Kind::Host => Err(Error::OtherDevice { what: "the stream", required: gpu.describe(), found: HOST.into() }),
         }
     }
 
@@ -164,10 +162,10 @@ pub(crate) const HOST: &str = "a device that works in host memory";
 
 #[cfg(feature = "cuda")]
 fn other_device(required: &str, found: &Gpu) -> Error {
-    Error::OtherDevice { required: required.to_owned(), found: found.describe() }
+    Error::OtherDevice { what: "the stream", required: required.to_owned(), found: found.describe() }
 }
 
-/// A mark in a stream's work: it comes when all work before it is done. Made by [`Stream::record`].
+/// An event in a stream's work. It completes when all work before it is done. Made by [`Stream::record`].
 #[derive(Clone, Debug)]
 pub struct Event {
     kind: EventKind,
@@ -181,7 +179,7 @@ enum EventKind {
 }
 
 impl Event {
-    /// Waits until it comes.
+    /// Waits until it completes.
     ///
     /// # Errors
     /// [`Error::DeviceLost`], [`Error::Driver`]: what went wrong in the work before it.
@@ -193,7 +191,7 @@ impl Event {
         }
     }
 
-    /// Whether it has come.
+    /// Whether it is complete.
     ///
     /// # Errors
     /// As for [`synchronize`](Self::synchronize).
@@ -201,11 +199,11 @@ impl Event {
         match &self.kind {
             EventKind::Host(_) => Ok(true),
             #[cfg(feature = "cuda")]
-            EventKind::Cuda(mark) => mark.has_come(),
+            EventKind::Cuda(mark) => mark.is_complete(),
         }
     }
 
-    /// The time from `start` to this, by the device's clock; zero if this came first. Both must have come.
+    /// The time from `start` to this, by the device's clock; zero if this completed first. Both must be complete.
     ///
     /// ```
     /// let stream = faltung::Device::auto().stream()?;
@@ -226,7 +224,8 @@ impl Event {
             (EventKind::Cuda(end), EventKind::Cuda(start)) => end.since(start),
             #[cfg(feature = "cuda")]
             (EventKind::Host(_), EventKind::Cuda(_)) | (EventKind::Cuda(_), EventKind::Host(_)) => {
-                Err(Error::OtherDevice { required: "the device of the other event".into(), found: HOST.into() })
+                let required = "that of the other event".into();
+                Err(Error::OtherDevice { what: "the event", required, found: HOST.into() })
             }
         }
     }

@@ -220,6 +220,27 @@ impl<'a, T: Pixel> ViewMut<'a, T> {
 
     /// The values of row `y`.
     ///
+    /// ```
+    /// use faltung::ViewMut;
+    ///
+    /// let mut values = [1, 2, 0, 3, 4_u8];
+    /// let mut view = ViewMut::new(2, 2, 1, 3, &mut values)?;
+    /// view.row_mut(1)[0] = 9;
+    /// assert_eq!((view.row(0), view.row(1)), (&[1, 2][..], &[9, 4][..]));
+    /// # Ok::<(), faltung::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If there is no row `y`.
+    #[must_use]
+    pub fn row(&self, y: usize) -> &[T] {
+        // SAFETY: `y` is a row, and each row is initialised and exclusive for `'a`. Nothing writes it while this
+        // borrows the view.
+        unsafe { slice::from_raw_parts(self.first.add(self.shape.start(y)).as_ptr(), self.shape.row()) }
+    }
+
+    /// The values of row `y`, to be written.
+    ///
     /// # Panics
     /// If there is no row `y`.
     #[must_use]

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use thiserror::Error;
 
 use crate::oracle::Oracle;
-use faltung::{Accuracy, ErrorBound, PixelType, Problem};
+use faltung::{Accuracy, ErrorBound, PixelType, Problem, white};
 
 pub use faltung::POISON;
 
@@ -107,11 +107,7 @@ fn within(error: f64, tolerance: f64) -> (f64, f64) {
 
 /// The largest value of an integer type.
 fn largest(kind: PixelType) -> Option<f64> {
-    match kind {
-        PixelType::U8 => Some(255.0),
-        PixelType::U16 => Some(65_535.0),
-        PixelType::F32 => None,
-    }
+    (kind != PixelType::F32).then(|| white(kind).into())
 }
 
 /// What a comparison with the oracle found, over the whole frame.

@@ -20,7 +20,7 @@ pub mod scale;
 pub mod text_table;
 mod threads;
 pub mod tutorial;
-mod units;
+pub mod units;
 pub mod wanted;
 
 pub use error::{Error, Result};

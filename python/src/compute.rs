@@ -89,6 +89,7 @@ pub(crate) fn exception(error: faltung::Error) -> PyErr {
     match error {
         E::DeviceMemory { .. } | E::HostMemory { .. } | E::PageLockedMemory { .. } => PyMemoryError::new_err(text),
         E::NoDevice { .. }
+        | E::NoDeviceLeft
         | E::DriverTooOld { .. }
         | E::KernelRefused { .. }
         | E::Driver { .. }

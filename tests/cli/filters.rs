@@ -238,14 +238,15 @@ fn little_device_memory() {
         "strips.png",
         &["a.png: computed in ", " strips: the device's memory does not hold the images whole"],
     );
-    limited("100", "cpu.png", &["a.png: computed on the CPU: device memory: ", "100 of 100 are free"]);
+    limited("100", "cpu.png", &["a.png: computed on the CPU: device memory: ", "100 bytes of 100 bytes are free"]);
     limited("1", "less.png", &["a.png: computed on the CPU: device memory: "]);
     limited("1G", "whole.png", &[]);
     let args = [&["a.png", "-o", "note.png", "--device-memory", "1"], &mask[..]].concat();
     place.filter(&args).with(0, &["note: the CPU has no memory of its own"]);
     let args =
         ["filter", "--device", "emulator", "--device-memory", "100", "--variant", "naive", "a.png", "-o", "b.png"];
-    place.host(&[&args[..], &mask[..]].concat()).with(1, &["a.png: device memory: ", "bytes are needed"]);
+    let refused = ["a.png: device memory: ", "kB are needed, 100 bytes of 100 bytes are free"];
+    place.host(&[&args[..], &mask[..]].concat()).with(1, &refused);
     for text in ["-1", "1.5G", "many", "", "99999999999G"] {
         let args = [&["a.png", "-o", "b.png", "--device-memory", text], &mask[..]].concat();
         place.filter(&args).with(2, &["--device-memory", "a number of bytes was expected"]);

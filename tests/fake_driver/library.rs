@@ -27,6 +27,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("library_other_devices", other_devices),
     ("library_two_devices_in_turn", two_devices_in_turn),
     ("library_images_in_turn", images_in_turn),
+    ("library_pipelines_allocate_no_images", pipelines_allocate_no_images),
+    ("library_allocations_that_fail", allocations_that_fail),
 ];
 
 /// A filter with the same bits on each device.
@@ -358,6 +360,14 @@ fn other_devices() -> Result<(), Failed> {
         let error = Device::cuda(0).err().ok_or("it is too old")?.to_string();
         assert!(error.contains("compute capability 6.1"), "{error}");
         Ok(())
+    })?;
+    // The clocks of multiprocessors and memory, the width of the bus and the cache are for predictions alone.
+    cleanly("unknown=13;unknown=36;unknown=37;unknown=38", |_| {
+        let (device, image) = (Device::cuda(0)?, image::<u8>(40, 30));
+        let gpu = device.gpu().ok_or("it is a CUDA device")?;
+        assert_eq!((gpu.clock_mhz, gpu.memory_gb_s, gpu.l2_bytes), (0, 0, 0));
+        assert_eq!(device.apply::<u8, u8>(&filter(), &image)?, on_cpu(&image));
+        Ok(())
     })
 }
 
@@ -389,4 +399,40 @@ fn images_in_turn() -> Result<(), Failed> {
         }
         Ok(())
     })
+}
+
+/// A pipeline takes images that are on the device. So it needs no room for others, and no limit cuts them in strips.
+fn pipelines_allocate_no_images() -> Result<(), Failed> {
+    cleanly("", |fake| {
+        let image = image::<u8>(40, 120);
+        let right: Image<f32> = Device::cpu().apply(&filter(), &on_cpu::<u8, f32>(&image))?;
+        let device = Device::cuda(0)?.with_memory_limit(4000);
+        let pipeline = device.pipeline(&[filter(), filter()])?;
+        pipeline.prepare::<u8, f32>(40, 120, 1)?;
+        let masks = fake.report().live.get("device_memory").copied().unwrap_or(0);
+        assert!(masks <= 2, "{masks} pieces of memory");
+        assert_eq!(pipeline.apply::<u8, f32>(&image)?, right);
+        Ok(())
+    })
+}
+
+/// Where memory is short, idle memory is freed before another attempt. An error of that one keeps its meaning.
+fn allocations_that_fail() -> Result<(), Failed> {
+    // The first call is for an image, whose memory is idle then.
+    let allocate = |settings: &str| {
+        let mut found = None;
+        cleanly(settings, |_| {
+            let device = Device::cuda(0)?;
+            drop(device.upload(&image::<u8>(40, 30), &device.stream()?)?);
+            found = Some(device.allocate(1000).map(drop));
+            Ok(())
+        })?;
+        found.ok_or_else(|| Failed::from("no result"))
+    };
+    assert_eq!(allocate("fail=cuMemAlloc_v2:2:2")?, Ok(()));
+    let error = allocate("fail=cuMemAlloc_v2:2:2:always")?;
+    assert!(matches!(error, Err(faltung::Error::DeviceMemory { .. })), "{error:?}");
+    let error = allocate("fail=cuMemAlloc_v2:2:2;fail=cuMemAlloc_v2:3:719:lost")?;
+    assert!(matches!(error, Err(faltung::Error::DeviceLost { .. })), "{error:?}");
+    Ok(())
 }

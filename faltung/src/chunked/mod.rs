@@ -60,7 +60,7 @@ mod tests;
 use std::error::Error as StdError;
 use std::time::Instant;
 
-use crate::{Device, Filter, Image, Pixel, PixelFormat, Problem, Result, View, memory};
+use crate::{Device, Error, Filter, Image, Pixel, PixelFormat, Problem, Result, View, memory};
 
 pub use grid::{ChunkGrid, Window};
 pub use pool::LostDevice;
@@ -213,11 +213,9 @@ impl ChunkedFilter {
     /// chunk that can't be written no other chunk begins.
     ///
     /// # Errors
-    /// [`Error::HostMemory`](crate::Error::HostMemory) if one chunk takes more than the memory that was set; those of
-    /// [`Problem::new`] and [`Problem::with_format`]. Nothing is read then.
-    ///
-    /// # Panics
-    /// If there is no device.
+    /// [`Error::Number`] if there is no device, or no chunk with one of the numbers. [`Error::HostMemory`] if one chunk
+    /// takes more than the memory that was set. Those of [`Problem::new`] and [`Problem::with_format`]. Nothing is read
+    /// then.
     pub fn run<T: Pixel, U: Pixel>(
         &self,
         devices: &[Device],
@@ -226,14 +224,21 @@ impl ChunkedFilter {
         sink: &dyn ChunkSink<U>,
         progress: &Progress,
     ) -> Result<Report> {
-        assert!(!devices.is_empty(), "a run needs a device");
+        if devices.is_empty() {
+            let what = "the number of devices";
+            return Err(Error::Number { what, required: "at least 1", found: "0".to_owned() });
+        }
         let problem = self.problem(PixelFormat::of::<T, U>(self.channels))?;
         let chunks: Vec<usize> = chunks.into_iter().collect();
+        if let Some(outside) = chunks.iter().find(|&&chunk| chunk >= self.grid.count()) {
+            let (what, required) = ("a chunk's number", "less than the number of the grid's chunks");
+            return Err(Error::Number { what, required, found: outside.to_string() });
+        }
         let needed = self.bytes_of_a_chunk(source, sink)?;
         let budget = self.memory.unwrap_or_else(|| memory::free().map_or(u64::MAX, |free| free / 2).max(needed));
         if needed > budget {
             let what = format!("for one chunk of {} x {} pixels", self.grid.chunk_width(), self.grid.chunk_height());
-            return Err(crate::Error::HostMemory { what, needed: needed.into(), free: budget.into() });
+            return Err(Error::HostMemory { what, needed: needed.into(), free: budget.into() });
         }
         let format = PixelFormat::of::<T, U>(self.channels);
         let chunk_bytes =

@@ -3,7 +3,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use super::*;
-use crate::{Accuracy, Border, Error, Mask, Operation};
+use crate::{Accuracy, Border, Mask, Operation};
 
 /// An image in memory, of which windows are read.
 struct Whole<T>(Image<T>);
@@ -215,6 +215,22 @@ fn after_a_failed_write_nothing_begins() {
     let [failure] = &report.failed[..] else { panic!("{report:?}") };
     assert_eq!((failure.chunk, failure.stage), (5, Stage::Write));
     assert_eq!((report.done, report.not_begun), (5, (6..16).collect()));
+}
+
+/// Wrong arguments are an error before anything is read.
+#[test]
+fn chunks_and_devices_are_checked_first() {
+    let grid = ChunkGrid::new(40, 40, 10, 10).unwrap();
+    let place = broken(None, None);
+    let run = ChunkedFilter::new(Filter::average(3, 3), grid, 1);
+    let run = |devices: &[Device], chunks: &[usize]| {
+        run.run::<u8, u8>(devices, chunks.iter().copied(), &place, &place, &Progress::default())
+    };
+    let outside = run(&[Device::cpu()], &[3, 16]).unwrap_err();
+    assert!(matches!(&outside, Error::Number { found, .. } if found == "16"), "{outside:?}");
+    assert!(matches!(run(&[], &[3]), Err(Error::Number { .. })));
+    assert!(place.written.lock().unwrap().is_empty());
+    assert!(run(&[Device::cpu()], &[3, 15]).unwrap().is_complete());
 }
 
 /// Never is more under way than was set, and less than one chunk is an error before anything is read.

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use cust::memory::{DevicePointer, cuda_free, cuda_malloc};
+use cust::memory::{DevicePointer, cuda_free};
 
 use super::launch::Area;
 use super::lend::{DeviceRows, copy_rows_on_device};
@@ -65,19 +65,9 @@ impl Allocation {
     pub(crate) fn new(gpu: &Arc<Gpu>, bytes: usize) -> Result<Self> {
         let _entered = gpu.enter()?;
         let bytes = bytes.max(1);
-        let allocate = || {
-            // SAFETY: the memory is used by address alone, whose users know that it is uninitialised.
-            unsafe { cuda_malloc::<u8>(bytes) }
-        };
-        let address = match allocate() {
-            Ok(address) => address,
-            Err(cust::error::CudaError::OutOfMemory) => {
-                gpu.free_idle()?;
-                allocate().map_err(|_| gpu.out_of_memory(bytes, None))?
-            }
-            Err(error) => return Err(error).context(format!("allocate {bytes} bytes on the device")),
-        };
-        Ok(Self { gpu: Arc::clone(gpu), area: Area { address: address.as_raw(), bytes } })
+        // The memory is used by its address alone. Its users know that it is uninitialised.
+        let address = gpu.allocate(bytes)?;
+        Ok(Self { gpu: Arc::clone(gpu), area: Area { address, bytes } })
     }
 
     pub(crate) fn address(&self) -> u64 {
@@ -111,7 +101,8 @@ impl OwnStream {
     /// - They do not overlap, and nobody else writes them until then.
     pub(crate) unsafe fn copy(&self, to: u64, from: u64, bytes: usize) -> Result<()> {
         let _entered = self.device().enter()?;
-        // SAFETY: as required of the caller.
+        // SAFETY: this function requires that both addresses have the bytes in memory of the device until the copy is
+        // done, and that they do not overlap.
         unsafe { copy_rows_on_device(DeviceRows::one(to, bytes), DeviceRows::one(from, bytes), self.stream()) }
             .context("copy memory on the device")
     }

@@ -93,7 +93,7 @@ pub(super) fn mapped(memory: &mut LockedBuffer<u8>) -> Result<u64, Failure> {
 /// Fills memory of the device with one byte, in the order of the stream.
 ///
 /// # Safety
-/// The area is memory of the stream's device until the stream has come past this, and nobody else uses it until then.
+/// The area is memory of the stream's device until the stream has done this, and nobody else uses it until then.
 pub(super) unsafe fn fill(area: Area, byte: u8, stream: &Stream) -> Result<(), Failure> {
     // SAFETY: this function requires the area to be the device's and unused by others until the fill is done.
     checked(unsafe { cuMemsetD8Async(area.address, byte, area.bytes, stream.as_inner()) })

@@ -19,7 +19,7 @@ unsafe extern "C" {
     fn cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: u32) -> u32;
 }
 
-/// A mark in a stream's work. It comes when all work before it is done.
+/// An event in a stream's work. It completes when all work before it is done.
 #[derive(Debug)]
 pub(super) struct Event(CUevent);
 
@@ -29,14 +29,14 @@ unsafe impl Send for Event {}
 unsafe impl Sync for Event {}
 
 impl Event {
-    /// An event that is not recorded: it has come.
+    /// An event that is not recorded: it is complete.
     pub(super) fn new() -> Result<Self, Failure> {
         /// `CU_EVENT_DISABLE_TIMING`: cheaper to record.
         const DISABLE_TIMING: u32 = 2;
         Self::with_flags(DISABLE_TIMING)
     }
 
-    /// An event that knows when it came.
+    /// An event that keeps the time of its completion.
     pub(super) fn with_time() -> Result<Self, Failure> {
         Self::with_flags(0)
     }
@@ -55,20 +55,20 @@ impl Event {
         Ok(event)
     }
 
-    /// Puts the mark behind all work that `stream` has been given.
+    /// Puts the event behind all work that `stream` has been given.
     pub(super) fn record(&self, stream: &Stream) -> Result<(), Failure> {
         // SAFETY: both handles are open.
         checked(unsafe { cuEventRecord(self.0, stream.as_inner()) })
     }
 
-    /// Waits until it comes.
+    /// Waits until it completes.
     pub(super) fn synchronize(&self) -> Result<(), Failure> {
         // SAFETY: the handle is open.
         checked(unsafe { cuEventSynchronize(self.0) })
     }
 
-    /// Whether it has come.
-    pub(super) fn has_come(&self) -> Result<bool, Failure> {
+    /// Whether it is complete.
+    pub(super) fn is_complete(&self) -> Result<bool, Failure> {
         /// `CUDA_ERROR_NOT_READY`.
         const NOT_READY: u32 = 600;
         // SAFETY: the handle is open.
@@ -78,7 +78,7 @@ impl Event {
         }
     }
 
-    /// Lets all work that `stream` is given from now on wait for this. The event may be dropped before it comes.
+    /// Lets all work that `stream` is given from now on wait for this. The event may be dropped before it completes.
     pub(super) fn hold(&self, stream: &Stream) -> Result<(), Failure> {
         // SAFETY: both handles are open.
         checked(unsafe { cuStreamWaitEvent(stream.as_inner(), self.0, 0) })
@@ -95,8 +95,8 @@ impl Event {
 
 /// Events behind the last work of streams of somebody else, which may destroy a stream at any time.
 ///
-/// The legacy default stream is always open. So its event is recorded once, when the events are needed. It comes later
-/// than necessary if the stream was given other work meanwhile.
+/// The legacy default stream is always open. So its event is recorded once, when the events are needed. It
+/// completes later than necessary if the stream was given other work meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct ForeignEvents {
     events: Vec<(ForeignStream, Event)>,
@@ -105,10 +105,10 @@ pub(super) struct ForeignEvents {
 }
 
 /// What tells one stream of somebody else from another: the handle, and the thread, which has a default stream of its
-/// own. A new stream may have the handle of one that was destroyed. Its event then comes later than both.
+/// own. A new stream may have the handle of one that was destroyed. Its event then completes later than both.
 type ForeignStream = (usize, ThreadId);
 
-/// So many events of foreign streams are kept before those that have come are dropped.
+/// So many events of foreign streams are kept before the complete ones are dropped.
 const MANY_EVENTS: usize = 16;
 
 impl ForeignEvents {
@@ -126,7 +126,7 @@ impl ForeignEvents {
             return event.record(stream);
         }
         if self.events.len() >= MANY_EVENTS {
-            self.events.retain(|(_, event)| !event.has_come().is_ok_and(|has_come| has_come));
+            self.events.retain(|(_, event)| !event.is_complete().is_ok_and(|is_complete| is_complete));
         }
         self.events.push((key, Event::behind(stream)?));
         Ok(())
@@ -147,7 +147,7 @@ impl ForeignEvents {
     }
 }
 
-/// What must come before memory is used again.
+/// What must complete before memory is used again.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub(super) events: Vec<Event>,
@@ -157,7 +157,7 @@ pub(super) struct Pending {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: the handle is the event's own. One that has not come is freed when it has, as the driver API's
+        // SAFETY: the handle is the event's own. An incomplete one is freed when it completes, as the driver API's
         // documentation says. A failure means that the context is gone, and the event with it.
         let _ = checked(unsafe { cuEventDestroy_v2(self.0) });
     }

@@ -79,9 +79,9 @@ impl ImageStorage {
     pub(crate) fn not_on_host(&self) -> Error {
         let found = match self {
             Self::Own(memory) => memory.gpu().describe(),
-            Self::Foreign(_) | Self::Borrowed(_) => "another library".to_owned(),
+            Self::Foreign(_) | Self::Borrowed(_) => "the device of another library".to_owned(),
         };
-        Error::OtherDevice { required: crate::stream::HOST.to_owned(), found }
+        Error::OtherDevice { what: "the image", required: crate::stream::HOST.to_owned(), found }
     }
 
     /// Who uses the memory; None where its owner orders that.
@@ -102,7 +102,8 @@ impl ImageStorage {
     fn check_device(&self, gpu: &Arc<Gpu>) -> Result<()> {
         match self {
             Self::Own(memory) if !Arc::ptr_eq(memory.gpu(), gpu) => {
-                Err(Error::OtherDevice { required: gpu.describe(), found: memory.gpu().describe() })
+                let (required, found) = (gpu.describe(), memory.gpu().describe());
+                Err(Error::OtherDevice { what: "the image", required, found })
             }
             Self::Own(_) | Self::Foreign(_) | Self::Borrowed(_) => Ok(()),
         }

@@ -166,7 +166,7 @@ impl Kernel {
     /// after the outputs, too.
     ///
     /// # Errors
-    /// [`Error::Length`], [`Error::Driver`].
+    /// [`Error::DeviceLength`], [`Error::Driver`].
     ///
     /// # Safety
     /// - The device's context is the current one.
@@ -192,22 +192,23 @@ impl Kernel {
             match step {
                 Step::Convolve { launch, from, to } => {
                     let images = Images { format, source: area(from), result: area(to) };
-                    // SAFETY: the function is the plan's entry, whose mask was set when it was loaded; the rest is the
-                    // caller's promise.
+                    // SAFETY: the function is the plan's entry, whose mask was set when it was loaded. This function
+                    // requires that the buffers are the device's memory until the launch is done.
                     unsafe { launch::convolution(&self.function, &launch, images, mask, target)? };
                 }
                 Step::Transform { passes, from, to, scratch } => {
                     let [columns, back] = later_passes(passes.channels).map(|kernel| self.conversion(kernel.symbol));
                     let mask = mask.expect("passes read the mask from global memory");
                     let areas = PassAreas { source: area(from), result: area(to), scratch: area(scratch), mask };
-                    // SAFETY: the functions are the three passes; the rest is the caller's promise.
+                    // SAFETY: the functions are the three passes. This function requires that the buffers are the
+                    // device's memory until the launches are done.
                     unsafe { launch::passes([&self.function, columns, back], &passes, areas, target)? };
                 }
                 Step::Convert { conversion, grid, params, from, to } => {
                     let function = self.conversion(conversion.symbol);
                     let areas = (area(from), area(to));
-                    // SAFETY: the function is the conversion, and the grid is the plan's; the rest is the caller's
-                    // promise.
+                    // SAFETY: the function is the conversion, and the grid is the plan's. This function requires that
+                    // the buffers are the device's memory until the launch is done.
                     unsafe { launch::conversion(function, conversion, (grid, params), areas, target)? };
                 }
                 Step::Prove { conversion, grid, shared_bytes, params, planes } => {
@@ -215,8 +216,8 @@ impl Kernel {
                     let mask = self.ordered.as_ref().expect("the coefficients were copied with the plan").area();
                     let areas = ProofAreas { planes: area(planes), source, result, mask };
                     let shape = (grid, shared_bytes, params);
-                    // SAFETY: the function is the conversion, and the shape is the plan's; the rest is the caller's
-                    // promise.
+                    // SAFETY: the function is the conversion, and the shape is the plan's. This function requires that
+                    // the buffers are the device's memory until the launch is done.
                     unsafe { launch::proof(function, conversion, shape, areas, target)? };
                 }
             }
@@ -295,12 +296,11 @@ pub(super) fn function(module: &Arc<Module>, symbol: &str) -> Result<Function<'s
 /// Puts a mask into the constant memory of the function's module.
 fn set_constant(gpu: &Gpu, function: &Function<'_>, coefficients: &[f32]) -> Result<()> {
     let (address, found) = driver::constant(function, MASK::SYMBOL).context("find the mask's constant memory")?;
-    let (required, found) = (coefficients.len(), found / size_of::<f32>());
+    let required = size_of_val(coefficients);
     if found < required {
-        let (what, width, height, channels) = ("the module's constant memory", required, 1, 1);
-        return Err(Error::Length { what, width, height, channels, required, found });
+        return Err(Error::DeviceLength { what: "the module's constant memory", required, found });
     }
-    let area = Area { address, bytes: found * size_of::<f32>() };
+    let area = Area { address, bytes: found };
     copy(gpu, area, coefficients, "copy the mask to constant memory")
 }
 

@@ -117,6 +117,19 @@ impl Area {
     }
 }
 
+/// Checks that areas are as long as a kernel needs. Each has a name and the bytes that are required.
+///
+/// # Errors
+/// [`Error::DeviceLength`] for the first that is shorter.
+fn check_lengths<const N: usize>(areas: [(&'static str, Area, usize); N]) -> Result<()> {
+    for (what, Area { bytes: found, .. }, required) in areas {
+        if found < required {
+            return Err(Error::DeviceLength { what, required, found });
+        }
+    }
+    Ok(())
+}
+
 /// Source and result of a convolution, and what they are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Images {
@@ -131,8 +144,8 @@ pub(super) struct Images {
 /// Launches one kernel of a convolution. `mask` is None if the kernel reads constant memory.
 ///
 /// # Errors
-/// [`Error::Length`] if an area is shorter than the parameters say, [`Error::Driver`] if the launch is refused. What
-/// goes wrong while the kernel runs shows at the next synchronisation.
+/// [`Error::DeviceLength`] if an area is shorter than the parameters say, [`Error::Driver`] if the launch is refused.
+/// What goes wrong while the kernel runs shows at the next synchronisation.
 ///
 /// # Safety
 /// - The areas are memory of the stream's device, or page-locked memory that it reads and writes.
@@ -149,20 +162,15 @@ pub(super) unsafe fn convolution(
     let params = launch.params;
     let Images { format: PixelFormat { channels, input, output }, source, result } = images;
     let (width, height) = (params.width as usize, params.height as usize);
-    let check = |what, found: usize, (width, height, channels): (usize, usize, usize), pitch: usize| {
-        let required = (height - 1) * pitch + width * channels;
-        if found < required {
-            return Err(Error::Length { what, width, height, channels, required, found });
-        }
-        Ok(())
-    };
-    let size = (width, height, channels);
-    check("source on the device", source.bytes / input.bytes(), size, params.src_pitch as usize)?;
-    check("result on the device", result.bytes / output.bytes(), size, params.dst_pitch as usize)?;
-    let (mask_width, mask_height) = launch.mask_size;
+    let rows = |pitch: i32, value: usize| ((height - 1) * pitch as usize + width * channels) * value;
+    check_lengths([
+        ("the source", source, rows(params.src_pitch, input.bytes())),
+        ("the result", result, rows(params.dst_pitch, output.bytes())),
+    ])?;
     let mask = match mask {
         Some(mask) => {
-            check("mask on the device", mask.bytes / size_of::<f32>(), (mask_width, mask_height, 1), mask_width)?;
+            let (mask_width, mask_height) = launch.mask_size;
+            check_lengths([("the mask", mask, mask_width * mask_height * size_of::<f32>())])?;
             mask.address
         }
         None => 0,
@@ -208,16 +216,12 @@ pub(super) unsafe fn passes(
     let of_image = |pitch: i32| ((height - 1) * pitch as usize + width * of_pixel) * size_of::<f32>();
     let mask = (params.mask_width as u32, params.mask_height as u32);
     let lengths = [
-        ("bytes of the source", areas.source, of_image(params.src_pitch)),
-        ("bytes of the result", areas.result, of_image(params.dst_pitch)),
-        ("bytes of scratch memory", areas.scratch, pairs as usize * passes::layout::PAIR * size_of::<f32>()),
-        ("bytes of the mask", areas.mask, passes::layout::length(mask) * size_of::<f32>()),
+        ("the source", areas.source, of_image(params.src_pitch)),
+        ("the result", areas.result, of_image(params.dst_pitch)),
+        ("scratch memory", areas.scratch, pairs as usize * passes::layout::PAIR * size_of::<f32>()),
+        ("the mask", areas.mask, passes::layout::length(mask) * size_of::<f32>()),
     ];
-    for (what, Area { bytes: found, .. }, required) in lengths {
-        if found < required {
-            return Err(Error::Length { what, width, height, channels: of_pixel, required, found });
-        }
-    }
+    check_lengths(lengths)?;
     let [mut source, mut result, mut scratch, mut mask] = lengths.map(|(_, area, _)| area.address);
     let [source, result, scratch, mask]: [*mut c_void; 4] =
         [(&raw mut source).cast(), (&raw mut result).cast(), (&raw mut scratch).cast(), (&raw mut mask).cast()];
@@ -257,11 +261,9 @@ pub(super) unsafe fn conversion(
     let image = rows(params.interleaved_pitch, width * channels) * conversion.pixel.bytes();
     let planes = ((channels - 1) * params.plane_stride as usize + rows(params.plane_pitch, width)) * size_of::<f32>();
     let (required_from, required_to) = if conversion.is_to_planes() { (image, planes) } else { (planes, image) };
-    for (found, required) in [(from.bytes, required_from), (to.bytes, required_to)] {
-        if found < required {
-            return Err(Error::Length { what: "bytes of planes", width, height, channels, required, found });
-        }
-    }
+    let lengths =
+        [("the source of a conversion", from, required_from), ("the result of a conversion", to, required_to)];
+    check_lengths(lengths)?;
     let (mut from, mut to, mut params) = (from.address, to.address, params);
     let arguments: [*mut c_void; 3] = [(&raw mut from).cast(), (&raw mut to).cast(), (&raw mut params).cast()];
     // SAFETY: the parameter list is that of every conversion, and the lengths were checked above. This function
@@ -310,16 +312,12 @@ pub(super) unsafe fn proof(
     let of_image = |pitch: i32| rows(height, pitch as usize, width * channels) * conversion.pixel.bytes();
     let mask_width = padded_mask_width(convolution.mask_width as u32) as usize;
     let lengths = [
-        ("bytes of planes", planes, of_planes * size_of::<f32>()),
-        ("bytes of the source", source, of_image(convolution.src_pitch)),
-        ("bytes of the result", result, of_image(convolution.dst_pitch)),
-        ("bytes of the mask", mask, mask_width * convolution.mask_height as usize * size_of::<f32>()),
+        ("planes", planes, of_planes * size_of::<f32>()),
+        ("the source", source, of_image(convolution.src_pitch)),
+        ("the result", result, of_image(convolution.dst_pitch)),
+        ("the mask", mask, mask_width * convolution.mask_height as usize * size_of::<f32>()),
     ];
-    for (what, Area { bytes: found, .. }, required) in lengths {
-        if found < required {
-            return Err(Error::Length { what, width, height, channels, required, found });
-        }
-    }
+    check_lengths(lengths)?;
     let [mut planes, mut source, mut result, mut mask] = lengths.map(|(_, area, _)| area.address);
     let mut params = params;
     let arguments: [*mut c_void; 5] = [
@@ -341,6 +339,9 @@ pub(super) unsafe fn proof(
 /// # Errors
 /// As for [`convolution`].
 ///
+/// # Panics
+/// If `bytes` is no multiple of 16.
+///
 /// # Safety
 /// - The areas are memory of the stream's device, or page-locked memory that it reads and writes.
 /// - They begin at multiples of 16 bytes, and do not overlap.
@@ -352,11 +353,8 @@ pub(super) unsafe fn copy(
     bytes: usize,
     target: Target<'_>,
 ) -> Result<()> {
-    let found = from.bytes.min(to.bytes);
-    if found < bytes || !bytes.is_multiple_of(16) {
-        let (width, height, channels, required) = (bytes, 1, 1, bytes.next_multiple_of(16));
-        return Err(Error::Length { what: "copy on the device", width, height, channels, required, found });
-    }
+    assert!(bytes.is_multiple_of(16), "a copy of {bytes} bytes");
+    check_lengths([("the source of a copy", from, bytes), ("the result of a copy", to, bytes)])?;
     let (mut from, mut to, mut quads) = (from.address, to.address, (bytes / 16) as u32);
     let block = kernels_gpu::util::memcpy::BLOCK;
     let shape = ((quads.div_ceil(block), 1), (block, 1), 0);
@@ -369,7 +367,7 @@ pub(super) unsafe fn copy(
 /// Launches a filter on arrays that the library does not own; see [`kernels_gpu::ndimage`].
 ///
 /// # Errors
-/// As for [`convolution`]; [`Error::Length`] if the list of weights is too short.
+/// As for [`convolution`]; [`Error::DeviceLength`] if the list of weights is too short.
 ///
 /// # Safety
 /// - `input` and `output` are the addresses of arrays of the stream's device for which the launch was planned.
@@ -385,18 +383,14 @@ pub(super) unsafe fn array(
     stream: CUstream,
 ) -> Result<()> {
     let ArrayLaunch { grid, block, shared_bytes, params, list, .. } = launch;
-    let required = list.len();
-    let found = weights.bytes / size_of::<u64>();
-    if found < required {
-        let (what, width, height, channels) = ("weights on the device", required, 1, 1);
-        return Err(Error::Length { what, width, height, channels, required, found });
-    }
+    check_lengths([("the weights", weights, size_of_val(list.as_slice()))])?;
     let (mut input, mut output, mut list, mut params) = (input, output, weights.address, *params);
     let arguments: [*mut c_void; 4] =
         [(&raw mut input).cast(), (&raw mut output).cast(), (&raw mut list).cast(), (&raw mut params).cast()];
     let shape = ((*grid, 1), *block, *shared_bytes);
     // SAFETY: the parameter list is that of every kernel of this kind (kernels_gpu::ndimage), and the list's length was
-    // checked above; the rest is the caller's promise.
+    // checked above. This function requires that the arrays and the weights are the device's, fit the launch and stay
+    // so until it is done.
     unsafe { enqueue(function, shape, arguments, Target::Stream(stream)) }.context("launch a filter on arrays")
 }
 
@@ -411,12 +405,10 @@ pub(super) fn fma_rate(
     sink: &mut DeviceBuffer<f32>,
     stream: &Stream,
 ) -> Result<()> {
-    if sink.is_empty() {
-        let (width, height, channels, required, found) = (1, 1, 1, 1, 0);
-        return Err(Error::Length { what: "sink on the device", width, height, channels, required, found });
-    }
+    let area = Area { address: sink.as_device_ptr().as_raw(), bytes: sink.len() * size_of::<f32>() };
+    check_lengths([("the sums", area, size_of::<f32>())])?;
     let shape = ((blocks, 1), (kernels_gpu::util::fma_peak::BLOCK, 1), 0);
-    let (mut sink, mut rounds, mut factor) = (sink.as_device_ptr().as_raw(), rounds, 1.000_1_f32);
+    let (mut sink, mut rounds, mut factor) = (area.address, rounds, 1.000_1_f32);
     let arguments: [*mut c_void; 3] = [(&raw mut sink).cast(), (&raw mut rounds).cast(), (&raw mut factor).cast()];
     // SAFETY: the parameters are those of the kernel, which writes at most element 0 of `sink`. That exists.
     unsafe { enqueue(function, shape, arguments, stream.into()) }

@@ -1,11 +1,11 @@
-//! The way of small images: page-locked memory that the device reads and writes by itself, in one graph of two kernels.
+//! Runs small images in one graph of two kernels, which read and write page-locked memory of the host.
 //!
-//! A small image takes as long as what is done about it. A copy that the driver starts runs in another unit than
-//! kernels do, and each waits for the other some microseconds. So the first kernel copies the source out of the host's
-//! memory, the second one convolves it and writes its result there; both are given to the driver in one call that was
-//! prepared before. For 200 x 200 `f32` and 13 x 13 that took 32 µs in place of 51 on an H100
-//! (`docs/kernels/small-images.md`), of which 11 are the host's copies from and to ordinary memory; for
-//! 600 x 600, 151 in place of 459.
+//! The time of a small image is that of launches and waits. A copy of the driver runs in a copy engine. Kernels and the
+//! copy engine wait for each other for some microseconds. So the first kernel copies the source out of the host's
+//! memory. The second one convolves it and writes its result to the host's memory. One call launches both, as a graph
+//! that was built before. On an H100, 200 x 200 `f32` with 13 x 13 took 32 µs in place of 51
+//! (`docs/kernels/small-images.md`). Of these, 11 are the host's copies from and to ordinary memory. 600 x 600 took
+//! 151 µs in place of 459.
 //!
 //! Where the caller's image or the result lies in page-locked memory already ([`page_locked`](super::page_locked)), the
 //! kernels work there.

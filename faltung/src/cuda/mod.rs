@@ -117,9 +117,11 @@ fn info(number: usize, cuda: (u32, u32)) -> Result<GpuInfo> {
     let action = || format!("describe device {number}");
     let device = Device::get_device(number as u32).context(action())?;
     let number_of = |attribute| device.get_attribute(attribute).map(|value| value.max(0) as u32).context(action());
+    // Predictions do without these figures, so none is an error.
+    let figure = |attribute| number_of(attribute).unwrap_or(0);
     // Two transfers a clock.
-    let memory_kb_s = u64::from(number_of(DeviceAttribute::MemoryClockRate)?)
-        * u64::from(number_of(DeviceAttribute::GlobalMemoryBusWidth)? / 8)
+    let memory_kb_s = u64::from(figure(DeviceAttribute::MemoryClockRate))
+        * u64::from(figure(DeviceAttribute::GlobalMemoryBusWidth) / 8)
         * 2;
     let opt_in = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
     let name = device.name().context(action())?;
@@ -134,9 +136,9 @@ fn info(number: usize, cuda: (u32, u32)) -> Result<GpuInfo> {
         sm_count: number_of(DeviceAttribute::MultiprocessorCount)?,
         memory_bytes: device.total_memory().context(action())?,
         shared_bytes_per_block: driver::attribute(device, opt_in).context(action())?.max(0) as u64,
-        clock_mhz: number_of(DeviceAttribute::ClockRate)? / 1000,
+        clock_mhz: figure(DeviceAttribute::ClockRate) / 1000,
         memory_gb_s: (memory_kb_s / 1_000_000) as u32,
-        l2_bytes: number_of(DeviceAttribute::L2CacheSize)?.into(),
+        l2_bytes: figure(DeviceAttribute::L2CacheSize).into(),
         pci_address: match pci {
             (Some(domain), Some(bus), Some(device)) => Some(format!("{domain:08x}:{bus:02x}:{device:02x}.0")),
             _ => None,

@@ -84,7 +84,7 @@ impl Gpu {
         Ok(Exclusive { module, index })
     }
 
-    /// Takes an instance back that is used no more once `pending` has come.
+    /// Takes an instance back that is used no more once `pending` is complete.
     pub(super) fn give_back_module(&self, module: &Exclusive, pending: Vec<Event>) {
         let mut idle = self.modules[module.index].idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.push((Arc::clone(&module.module), pending));

@@ -199,7 +199,7 @@ impl<'a: 'tasks, 'scope: 'tasks, 'tasks> StagedRun<'a, 'scope, '_> {
             return Ok(());
         }
         let (buffer, _) = self.buffer(band);
-        if buffer.done.has_come().context(UP)? {
+        if buffer.done.is_complete().context(UP)? {
             let rows = self.source.range(self.bands[band].rows.clone());
             let copied = Copying::begin(&copies.running, &copies.ended_in[band]);
             tasks.spawn(move |_| {
@@ -230,7 +230,7 @@ impl<'a: 'tasks, 'scope: 'tasks, 'tasks> StagedRun<'a, 'scope, '_> {
         } else {
             let memory = staging::lock(&up_buffer.memory).as_ptr();
             // SAFETY: the rows lie in the workspace. The buffer lives as long as the lane. It is written again when
-            // `done` has come, which is recorded after this copy; or, where recording fails, after this scope has
+            // `done` is complete, which is recorded after this copy; or, where recording fails, after this scope has
             // waited.
             unsafe { lent.upload_from(place, memory, place.bytes, up) }.context(UP)?;
             up_buffer.done.record(up).context(UP)?;
@@ -243,8 +243,8 @@ impl<'a: 'tasks, 'scope: 'tasks, 'tasks> StagedRun<'a, 'scope, '_> {
             unsafe { lent.download(outputs, place, down) }.context(DOWN)?;
         } else {
             let memory = staging::lock(&down_buffer.memory).as_mut_ptr();
-            // SAFETY: the rows lie in the workspace. The buffer's last band was copied out. It is read when `done` has
-            // come, which is recorded after this copy.
+            // SAFETY: the rows lie in the workspace. The buffer's last band was copied out. It is read when `done` is
+            // complete, which is recorded after this copy.
             unsafe { lent.download_to(memory, place.bytes, place, down) }.context(DOWN)?;
             down_buffer.done.record(down).context(DOWN)?;
         }
@@ -252,12 +252,12 @@ impl<'a: 'tasks, 'scope: 'tasks, 'tasks> StagedRun<'a, 'scope, '_> {
         Ok(())
     }
 
-    /// Begins to copy the results of the next band out of their buffer, if they have come.
+    /// Begins to copy the results of the next band out of their buffer, if they are in it.
     fn copy_next_out(&mut self, tasks: &rayon::Scope<'tasks>) -> Result<()> {
         let (band, copies) = (self.begun_out, self.copies);
         if self.result_is_locked {
             self.begun_out = self.launched;
-        } else if band < self.launched && self.buffer(band).1.done.has_come().context(DOWN)? {
+        } else if band < self.launched && self.buffer(band).1.done.is_complete().context(DOWN)? {
             let (_, buffer) = self.buffer(band);
             let rows = self.outputs[band].take().expect("each band is copied out once");
             let copied = Copying::begin(&copies.running, &copies.ended_out[band]);

@@ -65,8 +65,9 @@ impl Gpu {
     /// As for [`block`](Self::block).
     pub(super) fn ready_block(&self, bytes: usize) -> Result<Block> {
         let _entered = self.enter()?;
-        let is_ready = |idle: &Idle| idle.pending.iter().all(|event| event.has_come().is_ok_and(|has_come| has_come));
-        self.find_block(bytes, is_ready).map(|(block, _come)| block)
+        let is_complete = |event: &Event| event.is_complete().is_ok_and(|is_complete| is_complete);
+        let is_ready = |idle: &Idle| idle.pending.iter().all(is_complete);
+        self.find_block(bytes, is_ready).map(|(block, _complete)| block)
     }
 
     fn find_block(&self, bytes: usize, is_wanted: impl Fn(&Idle) -> bool) -> Result<(Block, Vec<Event>)> {
@@ -83,17 +84,12 @@ impl Gpu {
             }
         }
         let _entered = self.enter()?;
-        let block = match self.allocate(size) {
-            Err(Error::DeviceMemory { .. }) if !self.lock_pool().is_empty() => {
-                self.free_idle()?;
-                self.allocate(size)?
-            }
-            other => other?,
-        };
-        Ok((block, Vec::new()))
+        // Nothing reads a block before it was written: images by copies and kernels, and what lies between rows is not
+        // used.
+        Ok((Block { address: self.allocate(size)?, bytes: size }, Vec::new()))
     }
 
-    /// Takes a block that is used no more once `pending` has come.
+    /// Takes a block that is used no more once `pending` is complete.
     pub(super) fn give_back(&self, block: Block, pending: Vec<Event>) {
         let most = self.info.memory_bytes / MOST_IDLE;
         let mut too_many = Vec::new();
@@ -141,12 +137,25 @@ impl Gpu {
         freed
     }
 
-    /// New memory.
-    fn allocate(&self, bytes: usize) -> Result<Block> {
-        // SAFETY: nothing reads the memory before it was written: images by copies and kernels, and what lies between
-        // rows is not used.
+    /// The address of new memory, which is uninitialised. If there is too little, idle blocks are freed before another
+    /// attempt. The device's context is the current one.
+    ///
+    /// # Errors
+    /// [`Error::DeviceMemory`], [`Error::Driver`], [`Error::DeviceLost`].
+    pub(super) fn allocate(&self, bytes: usize) -> Result<u64> {
+        match self.try_allocate(bytes) {
+            Err(Error::DeviceMemory { .. }) if !self.lock_pool().is_empty() => {
+                self.free_idle()?;
+                self.try_allocate(bytes)
+            }
+            other => other,
+        }
+    }
+
+    fn try_allocate(&self, bytes: usize) -> Result<u64> {
+        // SAFETY: whoever gets the address writes the memory before it is read.
         match unsafe { cuda_malloc::<u8>(bytes) } {
-            Ok(address) => Ok(Block { address: address.as_raw(), bytes }),
+            Ok(address) => Ok(address.as_raw()),
             Err(CudaError::OutOfMemory | CudaError::InvalidMemoryAllocation) => Err(self.out_of_memory(bytes, None)),
             Err(error) => Err(error).context(format!("allocate {bytes} bytes on the device")),
         }

@@ -137,8 +137,8 @@ impl Staging {
             buffer.done.synchronize().context(ACTION)?;
             let mut memory = lock(&buffer.memory);
             part.copy_in(&mut memory, from);
-            // SAFETY: the buffer lives as long as the device is open. It is written again when `done` has come, which
-            // is recorded after this copy; or, where recording fails, in another scope, after this one has waited.
+            // SAFETY: the buffer lives as long as the device is open. It is written again when `done` is complete,
+            // which is recorded after this copy; or, where recording fails, in another scope, after this one has waited.
             unsafe { lent.upload_from(part.of(to), memory.as_ptr(), part.bytes, stream).context(ACTION)? };
             buffer.done.record(stream).context(ACTION)?;
         }
@@ -175,7 +175,7 @@ impl Staging {
         for step in 0..parts.len() + buffers - 1 {
             if let Some(part) = parts.get(step) {
                 let buffer = &self.down[step % buffers];
-                // SAFETY: the buffer lives as long as the device is open. It is read when `done` has come, which is
+                // SAFETY: the buffer lives as long as the device is open. It is read when `done` is complete, which is
                 // recorded behind this copy; where recording fails, nobody reads it before the scope has waited.
                 unsafe {
                     lent.download_to(lock(&buffer.memory).as_mut_ptr(), part.bytes, part.of(from), stream)

@@ -125,9 +125,9 @@ impl Mark {
     }
 
     /// Whether the work before it is done.
-    pub(crate) fn has_come(&self) -> Result<bool> {
+    pub(crate) fn is_complete(&self) -> Result<bool> {
         let _entered = self.gpu.enter()?;
-        self.event().has_come().context("ask for an event")
+        self.event().is_complete().context("ask for an event")
     }
 
     /// The device's time between two.
@@ -183,7 +183,7 @@ impl Uses {
             event.hold(stream.stream()).context("let a stream wait for another")?;
         }
         if is_home {
-            // It comes behind all others now.
+            // Its work is behind that of all others now.
             if access == Access::Write {
                 others.clear();
             }

@@ -3,11 +3,11 @@
 use super::Mask;
 
 impl Mask {
-    /// The tolerance of [`separated`](Self::separated) that takes rounding for what it is: 2^-20, about a millionth.
+    /// A tolerance of [`separated`](Self::separated) that accepts the rounding errors of a separable mask: 2^-20, about
+    /// a millionth.
     ///
-    /// The coefficients of an outer product that was computed in f64 and rounded to f32 are each off by 2^-24 of
-    /// themselves, those of column and row are, too, and so is one that was rounded before: together less than 2^-21 of
-    /// the largest.
+    /// Rounding to `f32` moves a number by at most 2^-24 of itself. It moves the coefficients of the mask, and those of
+    /// column and row. Together these errors are less than 2^-21 of the largest coefficient.
     pub const SEPARABLE: f32 = 1.0 / (1 << 20) as f32;
 
     /// Column and row whose outer product this mask is, if there are such: `M[k, l] = column[k] * row[l]`, each

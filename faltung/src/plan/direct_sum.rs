@@ -1,6 +1,6 @@
 //! How far the ordered `f32` sum can be from the exact one, before any image is seen.
 
-use crate::{PixelType, Problem};
+use crate::{PixelType, Problem, white};
 
 /// A bound that is summed in `f64` times this is a bound in spite of the roundings of `f64`.
 pub(crate) const ABOVE: f64 = 1.0 + 1.0 / (1 << 20) as f64;
@@ -53,12 +53,8 @@ impl DirectSum {
     /// Inputs of `f32`, or a border's value that is not of the input's type, have no largest value: the bound is for
     /// magnitudes up to 1, and [`scaled`](Self::scaled) gives the others. Their sums may overflow.
     pub(crate) fn of(problem: &Problem) -> Option<Self> {
-        let most = match problem.format().input {
-            PixelType::U8 => 255.0,
-            PixelType::U16 => 65_535.0,
-            PixelType::F32 => 1.0,
-        };
         let input = problem.format().input;
+        let most = f64::from(white(input));
         let whole = input != PixelType::F32 && input.holds(problem.border().value());
         Self::with_inputs(problem, if whole { Inputs { most, whole } } else { Inputs { most: 1.0, whole } })
     }
@@ -99,7 +95,7 @@ impl DirectSum {
 
         let mut last = 0.0;
         // Without scale and offset there is no last step.
-        if scale != 1.0 || offset != 0.0 {
+        if !problem.is_plain() {
             let limit = match problem.format().output {
                 PixelType::U8 => 512.0,
                 PixelType::U16 => 131_072.0,

@@ -24,7 +24,7 @@ pub struct Limits {
     pub clock_mhz: u32,
     /// The bandwidth of device memory by its clock and its bus, in GB/s; 0 where it is not known.
     pub memory_gb_s: u32,
-    /// The second-level cache, in bytes.
+    /// The second-level cache, in bytes; 0 where it is not known.
     pub l2_bytes: u64,
     /// Measured coefficients of the cost model. If they are of another device, the model scales them. None: those of the
     /// H100.

@@ -43,7 +43,7 @@ use kernels_gpu::util::planes::proven::{CLASSES, Conversion, ValueLimits, proven
 use super::Factors;
 use super::direct_sum::{ABOVE, DirectSum, half_unit, power, unit_of};
 use crate::accuracy::UNIT_ROUNDOFF;
-use crate::{ErrorBound, PixelType, Problem};
+use crate::{ErrorBound, Problem, white};
 
 /// The largest part of uncertain values.
 pub(super) const MOST_UNCERTAIN: f64 = 0.25;
@@ -155,7 +155,7 @@ impl Integers {
         let direct = DirectSum::of(problem).ok_or(refused("the sums must be far from overflow"))?;
         let window = problem.window();
         let coefficients = || window.coefficients().iter().map(|&coefficient| f64::from(coefficient));
-        let most = if format.input == PixelType::U8 { 255.0 } else { 65_535.0 };
+        let most = white(format.input).into();
         Ok(Self {
             conversion,
             direct,
@@ -167,8 +167,8 @@ impl Integers {
             is_positive: coefficients().all(|coefficient| coefficient >= 0.0),
             scale: scale.into(),
             offset: offset.into(),
-            is_plain: scale == 1.0 && offset == 0.0,
-            most_result: if format.output == PixelType::U8 { 255.0 } else { 65_535.0 },
+            is_plain: problem.is_plain(),
+            most_result: white(format.output).into(),
         })
     }
 
@@ -296,7 +296,7 @@ impl Integers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Filter, Mask, Pixel, PixelFormat};
+    use crate::{Filter, Mask, Pixel, PixelFormat, PixelType};
 
     /// Whether a value is certain, as the kernel decides it.
     fn is_certain(certain: &ValueLimits, value: f32, most: f32) -> bool {

@@ -112,8 +112,9 @@ pub struct QueueLimits {
 }
 
 impl QueueLimits {
-    /// A worker for each CPU thread, two jobs more than workers, and a quarter of the free memory within the process's
-    /// control groups. A limited address space has fewer workers. The quarter is then of what they leave.
+    /// A worker for each CPU thread, two jobs more than workers, and as the [bytes](Self::bytes) of the jobs half of the
+    /// free memory within the process's control groups. Twice their bytes are reserved, so all of them fit. A limited
+    /// address space has fewer workers. The half is then of what they leave.
     #[must_use]
     pub fn of_this_machine() -> Self {
         /// Where the system does not say how much is free.

@@ -1,6 +1,6 @@
 //! Pictures in other types and channels than their files hold.
 
-use faltung::{AnyImage, Image, Pixel, PixelType, Result};
+use faltung::{AnyImage, Image, Pixel, PixelType, Result, white};
 
 /// Parts of red, green and blue in the luminance: those of scikit-image's `rgb2gray`, which the tutorial calls (from
 /// ITU-R BT.709).
@@ -53,11 +53,6 @@ fn luminance<T: Pixel>(pixel: &[T]) -> f32 {
 /// # Errors
 /// Those of [`Image::new`].
 pub(super) fn converted(pixels: &AnyImage, kind: PixelType, channels: usize) -> Result<AnyImage> {
-    let white = |kind| match kind {
-        PixelType::U8 => 255.0,
-        PixelType::U16 => 65_535.0,
-        PixelType::F32 => 1.0,
-    };
     let (from, to) = (white(pixels.pixel_type()), white(kind));
     let image = pixels.to_f32();
     let value = |pixel: &[f32], channel: usize| -> f32 {

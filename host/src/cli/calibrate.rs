@@ -1,14 +1,16 @@
 //! `host calibrate`: measures a GPU for the cost model.
 
 use std::fs::{self, File};
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use faltung::plan::Limits;
 use faltung::plan::cost::Costs;
 use faltung::{DeviceChoice, calibration};
 use host::calibrate::{Matrix, Quality, calibrate};
+use host::files::{self, OverwritePolicy};
 
 use super::{Outcome, Usage, output};
 
@@ -100,17 +102,11 @@ fn report(name: &str, quality: &Quality) -> String {
 
 /// Writes a file, with its folder if that is not there.
 fn write(path: &Path, text: &[u8]) -> Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if let Some(folder) = folder {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
     }
-    if path.is_dir() {
-        bail!("{} is a folder", path.display());
-    }
-    let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))
-        .with_context(|| format!("write {}", path.display()))?;
-    std::io::Write::write_all(&mut file, text).with_context(|| format!("write {}", path.display()))?;
-    file.persist(path).map(|_: File| ()).with_context(|| format!("write {}", path.display()))
+    let contents = |file: &mut BufWriter<File>| file.write_all(text).map_err(|error| error.to_string());
+    Ok(files::write_through(path, OverwritePolicy::Replace, contents)?)
 }
 
 /// Today's date, as year, month and day.
@@ -131,5 +127,18 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"text");
         assert!(write(folder.path(), b"text").is_err());
         assert_eq!(fs::read_dir(folder.path().join("a")).unwrap().count(), 1);
+    }
+
+    /// A file that is replaced stays as open to others as it was.
+    #[cfg(unix)]
+    #[test]
+    fn permissions_stay() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("b.csv");
+        write(&path, b"before").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        write(&path, b"text").unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
     }
 }

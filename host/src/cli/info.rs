@@ -10,6 +10,7 @@ use faltung::{
 use host::bench::ImageSize;
 use host::check::CPU_METHODS;
 use host::text_table::{TextColumn, text_table};
+use host::units::time;
 use kernels_gpu::ptx;
 use kernels_gpu::registry::{Entry, MaskSize, entries};
 use serde::Serialize;
@@ -241,15 +242,6 @@ impl Costs {
     }
 }
 
-/// A time in microseconds, with three digits.
-fn microseconds(us: f64) -> String {
-    match us {
-        us if us < 10.0 => format!("{us:.2} us"),
-        us if us < 100.0 => format!("{us:.1} us"),
-        us => format!("{us:.0} us"),
-    }
-}
-
 /// Prints what there is.
 pub(super) fn run(args: &Args) -> Result<Outcome> {
     let info = Info::gather(args.device, args.size)?;
@@ -400,14 +392,13 @@ impl Info {
                     others.push(one);
                 }
             }
-            let others = others
-                .iter()
-                .map(|one| format!("{} {}", name(one.variant, one.planes), microseconds(one.predicted_us)));
+            let others =
+                others.iter().map(|one| format!("{} {}", name(one.variant, one.planes), time(one.predicted_us)));
             vec![
                 format!("{pixel} x {channels}"),
                 format!("{mask} x {mask}{}", if *separable { " separable" } else { "" }),
                 name(variant, *planes),
-                predicted_us.map_or_else(String::new, microseconds),
+                predicted_us.map_or_else(String::new, time),
                 others.collect::<Vec<_>>().join(", "),
             ]
         });

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use anyhow::{Result, anyhow, ensure};
 use faltung::PixelType;
 use host::scale::{Machines, ScaleTask, Step, predict};
+use host::units::time;
 
 use super::{OrUsage, Outcome, output};
 
@@ -145,9 +146,9 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
         kernel: args.kernel,
     };
     let found = predict(&task, &machines);
-    let mut text = format!("time: {}, limited by {}\n", time(found.total()), found.bound().name());
+    let mut text = format!("time: {}, limited by {}\n", time(found.total() * 1e6), found.bound().name());
     for (step, seconds) in Step::ALL.into_iter().zip(found.seconds) {
-        writeln!(text, "  {:<10} {}", step.name(), time(seconds))?;
+        writeln!(text, "  {:<10} {}", step.name(), time(seconds * 1e6))?;
     }
     writeln!(text, "rate: {:.3e} pixels/s", task.pixels / found.total())?;
     writeln!(
@@ -165,17 +166,6 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// A time in the unit that suits it.
-fn time(seconds: f64) -> String {
-    match seconds {
-        ..1.0 => format!("{:.3} ms", seconds * 1e3),
-        ..600.0 => format!("{seconds:.1} s"),
-        ..36_000.0 => format!("{:.1} min", seconds / 60.0),
-        ..864_000.0 => format!("{:.1} h", seconds / 3600.0),
-        _ => format!("{:.1} days", seconds / 86_400.0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,7 +178,5 @@ mod tests {
         for text in ["", "GB/s", "-1", "0", "NaN", "inf", "5X", "1e400"] {
             assert!(amount(text).is_err(), "{text}");
         }
-        assert_eq!(time(0.5), "500.000 ms");
-        assert_eq!(time(7200.0), "120.0 min");
     }
 }

@@ -19,6 +19,9 @@ impl State {
     /// The value of an attribute.
     fn attribute(&self, attribute: u32) -> Option<c_int> {
         let (major, minor) = self.settings.compute;
+        if self.settings.unknown.contains(&attribute) {
+            return None;
+        }
         Some(match attribute {
             // Threads of a block, total and per axis.
             1..=3 => 1024,

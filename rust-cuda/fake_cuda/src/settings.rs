@@ -9,6 +9,7 @@
 //! | `pageable` | `staged`, or `late`: copies from and to pageable memory are asynchronous | `staged` |
 //! | `devices` | number of devices | 1 |
 //! | `compute` | compute capability | `9.0` |
+//! | `unknown` | a device attribute that the driver refuses to tell; may be given more than once | none |
 //! | `report` | the file that the report is written to when the process ends | none |
 
 use std::path::PathBuf;
@@ -26,6 +27,7 @@ pub(crate) struct Settings {
     pub(crate) pageable_late: bool,
     pub(crate) devices: i32,
     pub(crate) compute: (u32, u32),
+    pub(crate) unknown: Vec<u32>,
     pub(crate) report: Option<PathBuf>,
 }
 
@@ -39,6 +41,7 @@ impl Default for Settings {
             pageable_late: false,
             devices: 1,
             compute: (9, 0),
+            unknown: Vec::new(),
             report: None,
         }
     }
@@ -80,6 +83,7 @@ impl Settings {
                     let number = |text: &str| text.parse().map_err(|_| wrong("MAJOR.MINOR"));
                     settings.compute = (number(parts.0)?, number(parts.1)?);
                 }
+                "unknown" => settings.unknown.push(value.parse().map_err(|_| wrong("a number"))?),
                 "report" => settings.report = Some(value.into()),
                 _ => return Err(format!("there is no setting \"{key}\"")),
             }
@@ -102,7 +106,7 @@ mod tests {
         let settings = Settings::parse("delay_us=5; kernels=skip\ncompute=7.5;fail=*:3:2").unwrap();
         assert_eq!(settings.delay, Duration::from_micros(5));
         assert_eq!((settings.emulates, settings.compute, settings.faults.len()), (false, (7, 5), 1));
-        for text in ["delay", "delay_us=x", "kernels=maybe", "color=red", "compute=9", "fail=x"] {
+        for text in ["delay", "delay_us=x", "kernels=maybe", "color=red", "compute=9", "unknown=x", "fail=x"] {
             assert!(Settings::parse(text).is_err(), "{text}");
         }
     }

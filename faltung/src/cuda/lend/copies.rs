@@ -109,7 +109,8 @@ impl<'scope, 'env> LentToDevice<'scope, 'env> {
         stream: &'env Stream,
     ) -> Result<(), Failure> {
         assert_eq!((from.len(), from.row_bytes()), (to.rows, to.bytes), "rows to copy, and bytes of each");
-        // SAFETY: `from` has the rows and is borrowed until the scope has waited; `to` is the caller's promise.
+        // SAFETY: `from` has the rows and is borrowed until the scope has waited. `to` lies in an allocation of the
+        // device that lives until then, as required here.
         unsafe { self.upload_from(to, from.span().cast(), from.pitch(), stream) }
     }
 
@@ -117,7 +118,7 @@ impl<'scope, 'env> LentToDevice<'scope, 'env> {
     ///
     /// # Safety
     /// As for [`upload`](Self::upload). `from` holds the rows, and nobody frees or writes them until the stream has
-    /// come past the copy or the scope has waited.
+    /// done the copy or the scope has waited.
     pub(in super::super) unsafe fn upload_from(
         &self,
         to: DeviceRows,
@@ -155,16 +156,16 @@ impl<'scope, 'env> LentToDevice<'scope, 'env> {
     ) -> Result<(), Failure> {
         assert_eq!((to.len(), to.row_bytes()), (from.rows, from.bytes), "rows to copy, and bytes of each");
         let pitch = to.pitch();
-        // SAFETY: `to` has room for the rows and is borrowed until the scope has waited; `from` is the caller's
-        // promise.
+        // SAFETY: `to` has room for the rows and is borrowed until the scope has waited. `from` lies in an allocation
+        // of the device that lives until then, as required here.
         unsafe { self.download_to(to.span().cast::<u8>(), pitch, from, stream) }
     }
 
     /// As [`download`](Self::download), to rows `pitch` bytes apart in memory that nobody borrows.
     ///
     /// # Safety
-    /// As for [`download`](Self::download). `to` has room for the rows, and nobody uses it until the stream has come
-    /// past the copy or the scope has waited.
+    /// As for [`download`](Self::download). `to` has room for the rows, and nobody uses it until the stream has done
+    /// the copy or the scope has waited.
     pub(in super::super) unsafe fn download_to(
         &self,
         to: *mut u8,
@@ -204,8 +205,9 @@ impl<'scope, 'env> LentToDevice<'scope, 'env> {
         self.uses(stream);
         // The device writes at this address, whoever holds a reference.
         result.span().cast::<u8>().expose_provenance();
-        // SAFETY: source and result are borrowed until the scope has waited; the rest is the caller's promise. A graph
-        // that is dropped while it runs is freed when it is done.
+        // SAFETY: source and result are borrowed until the scope has waited. All other memory of the work lives until
+        // then and is used by nobody else, as required here. A graph that is dropped while it runs is freed when it is
+        // done.
         checked(unsafe { cuGraphLaunch(graph.handle(), stream.as_inner()) })
     }
 }

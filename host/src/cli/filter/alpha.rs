@@ -13,7 +13,7 @@
 //! pull A up or down, and the colour is divided by A before it is limited. What can't be seen (a = 0) takes no part, be
 //! it NaN.
 
-use faltung::{Image, Pixel, PixelType};
+use faltung::{Image, Pixel, PixelType, white};
 use rayon::prelude::*;
 
 /// The treatment of alpha.
@@ -27,18 +27,9 @@ pub(super) enum Alpha {
     Plain,
 }
 
-/// The greatest value: alpha that hides all behind it.
-pub(super) fn most(pixel: PixelType) -> f32 {
-    match pixel {
-        PixelType::U8 => 255.0,
-        PixelType::U16 => 65_535.0,
-        PixelType::F32 => 1.0,
-    }
-}
-
 /// Whether the last channel is the greatest everywhere.
 pub(super) fn is_opaque<T: Pixel>(image: &Image<T>) -> bool {
-    let opaque = most(T::TYPE);
+    let opaque = white(T::TYPE);
     image.values().par_chunks_exact(image.channels()).all(|pixel| pixel.last().is_some_and(|a| a.to_f32() == opaque))
 }
 
@@ -66,7 +57,7 @@ pub(super) fn divide(sums: &mut Image<f32>, means: &Image<f32>) {
 
 /// The mean weights as the alpha of pictures of this type.
 pub(super) fn from_means(means: &mut Image<f32>, pixel: PixelType) {
-    let opaque = most(pixel);
+    let opaque = white(pixel);
     let above = if pixel == PixelType::F32 { f32::INFINITY } else { 1.0 };
     // `clamp` leaves NaN, which then shows in the result.
     means.values_mut().par_iter_mut().for_each(|mean| *mean = mean.clamp(0.0, above) * opaque);

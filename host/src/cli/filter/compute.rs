@@ -22,12 +22,22 @@ pub(super) struct Task {
 }
 
 /// What a convolution is made ready for.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 struct Key {
     task: Task,
     width: usize,
     height: usize,
     format: PixelFormat,
+}
+
+impl Key {
+    /// Whether one convolution serves both. A border of NaN is the same as itself.
+    fn is_same(&self, other: &Self) -> bool {
+        let Self { task: Task { filter, border, exact, sums }, width, height, format } = *self;
+        border.is_same(other.task.border)
+            && (filter, exact, sums) == (other.task.filter, other.task.exact, other.task.sums)
+            && (width, height, format) == (other.width, other.height, other.format)
+    }
 }
 
 /// Sizes of pictures whose convolutions are kept ready. Those of one batch mostly have one or two: landscape and
@@ -124,7 +134,7 @@ impl<'device> Compute<'device> {
 
     /// The convolution for pictures of this kind, from those that are ready, or made so.
     fn ready(&mut self, key: Key) -> faltung::Result<&Prepared> {
-        let found = self.ready.iter().position(|(ready, _)| *ready == key);
+        let found = self.ready.iter().position(|(ready, _)| ready.is_same(&key));
         let last = match found {
             Some(place) => self.ready.remove(place),
             None => {
@@ -299,5 +309,23 @@ fn convolve<T: Pixel>(convolution: &Prepared, image: &Image<T>, output: PixelTyp
         PixelType::U8 => convolution.apply::<T, u8>(image).map(drop),
         PixelType::U16 => convolution.apply::<T, u16>(image).map(drop),
         PixelType::F32 => convolution.apply::<T, f32>(image).map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A border of NaN finds its convolution again. One of -0.0 is not that of 0.0.
+    #[test]
+    fn what_is_ready_is_found_by_its_bits() {
+        let (device, filters) = (Device::cpu(), [Filter::average(3, 3)]);
+        let mut compute = Compute::new(&device, &filters, VariantChoice::Auto).unwrap();
+        let image = Image::<f32>::zeros(5, 4, 1).unwrap();
+        for (kept, value) in [(1, f32::NAN), (1, f32::NAN), (2, 0.0), (3, -0.0), (3, f32::NAN)] {
+            let task = Task { filter: 0, border: Border::Constant(value), exact: false, sums: false };
+            compute.run::<f32, f32>(task, &image).unwrap();
+            assert_eq!(compute.ready.len(), kept, "{value}");
+        }
     }
 }

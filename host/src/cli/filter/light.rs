@@ -4,10 +4,8 @@
 //! Below 0 it continues as an odd function, and above the greatest value by its formula. So it has an inverse
 //! everywhere, also for results of a mask beyond the range.
 
-use faltung::{Image, PixelType};
+use faltung::{Image, PixelType, white};
 use rayon::prelude::*;
-
-use super::alpha::most;
 
 /// The linear light of a value from 0 to 1.
 fn decoded(value: f64) -> f64 {
@@ -25,7 +23,7 @@ fn encoded(light: f64) -> f64 {
 
 /// One value of a picture of this type, in linear light.
 pub(super) fn decode(value: f32, pixel: PixelType) -> f32 {
-    let most = f64::from(most(pixel));
+    let most = f64::from(white(pixel));
     (decoded(f64::from(value) / most) * most) as f32
 }
 
@@ -34,7 +32,7 @@ pub(super) fn decode_image(image: &mut Image<f32>, coloured: usize, pixel: Pixel
     let table: Vec<f32> = match pixel {
         PixelType::F32 => Vec::new(),
         // Whole numbers, all of which f32 holds.
-        _ => (0..=most(pixel) as u32).map(|value| decode(value as f32, pixel)).collect(),
+        _ => (0..=white(pixel) as u32).map(|value| decode(value as f32, pixel)).collect(),
     };
     each(image, coloured, |value| match table.as_slice() {
         [] => decode(value, pixel),
@@ -44,7 +42,7 @@ pub(super) fn decode_image(image: &mut Image<f32>, coloured: usize, pixel: Pixel
 
 /// The inverse of [`decode_image`], not rounded.
 pub(super) fn encode_image(image: &mut Image<f32>, coloured: usize, pixel: PixelType) {
-    let most = f64::from(most(pixel));
+    let most = f64::from(white(pixel));
     each(image, coloured, |value| (encoded(f64::from(value) / most) * most) as f32);
 }
 
@@ -72,7 +70,7 @@ mod tests {
     #[test]
     fn every_value_comes_back() {
         for pixel in [PixelType::U8, PixelType::U16] {
-            let values: Vec<f32> = (0..=most(pixel) as u32).map(|value| value as f32).collect();
+            let values: Vec<f32> = (0..=white(pixel) as u32).map(|value| value as f32).collect();
             let original = Image::new(values.len(), 1, 1, values).unwrap();
             let mut image = original.clone();
             decode_image(&mut image, 1, pixel);

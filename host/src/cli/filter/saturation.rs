@@ -2,10 +2,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use faltung::{Image, Pixel, PixelType, Problem};
+use faltung::{Image, Pixel, PixelType, Problem, white};
 use rayon::prelude::*;
-
-use super::alpha::most;
 
 /// A larger part of the values than this is reported.
 const WORTH_SAYING: f64 = 0.01;
@@ -35,7 +33,7 @@ impl Count {
     pub(super) fn add(&mut self, value: f32, pixel: PixelType) {
         if pixel != PixelType::F32 {
             self.below += usize::from(value < -0.5);
-            self.above += usize::from(value >= most(pixel) + 0.5);
+            self.above += usize::from(value >= white(pixel) + 0.5);
         }
     }
 
@@ -58,7 +56,7 @@ fn is_possible(problem: &Problem) -> bool {
     }
     let (mut least, mut greatest) = (0.0, 0.0);
     let border = f64::from(problem.border().value());
-    let (low, high) = (border.min(0.0), border.max(f64::from(most(format.input))));
+    let (low, high) = (border.min(0.0), border.max(f64::from(white(format.input))));
     for &coefficient in problem.window().coefficients() {
         let ends = [f64::from(coefficient) * low, f64::from(coefficient) * high];
         least += ends[0].min(ends[1]);
@@ -67,7 +65,7 @@ fn is_possible(problem: &Problem) -> bool {
     let (scale, offset) = problem.scale_and_offset();
     let ends = [least, greatest].map(|end| end * f64::from(scale) + f64::from(offset));
     // NaN and infinity are possible, too.
-    let fits = |end: &f64| (-0.49..f64::from(most(format.output)) + 0.49).contains(end);
+    let fits = |end: &f64| (-0.49..f64::from(white(format.output)) + 0.49).contains(end);
     !ends.iter().all(fits)
 }
 
@@ -102,7 +100,7 @@ pub(super) fn estimate<T: Pixel, U: Pixel>(
         let mut count = Count::default();
         for channel in 0..coloured {
             let found = result.values()[place * channels + channel].to_f32();
-            if found == 0.0 || found == most(U::TYPE) {
+            if found == 0.0 || found == white(U::TYPE) {
                 count.add(problem.result_at(source.values(), place % width, place / width, channel), U::TYPE);
             }
         }

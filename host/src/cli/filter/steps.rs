@@ -5,11 +5,11 @@
 //! bit-exact with each other where both are possible.
 
 use anyhow::{Result, bail};
-use faltung::{AnyImage, Border, Filter, Image, Pixel, PixelType, Problem};
+use faltung::{AnyImage, Border, Filter, Image, Pixel, PixelType, Problem, white};
 use host::files::Content;
 use rayon::prelude::*;
 
-use super::alpha::{self, Alpha, most};
+use super::alpha::{self, Alpha};
 use super::compute::{Compute, Task};
 use super::light;
 use super::saturation::{self, Count, Saturation};
@@ -37,6 +37,8 @@ pub(super) struct Step {
     first: usize,
     scale: f32,
     offset: f32,
+    /// Whether results are the sums themselves.
+    is_plain: bool,
     alpha: Alpha,
     /// What the device makes of a window of ones.
     whole: f32,
@@ -48,7 +50,8 @@ impl Step {
         let problem = Problem::new(1, 1, &filters[0])?;
         let (scale, offset) = problem.scale_and_offset();
         let whole = problem.window().coefficients().iter().fold(0.0_f32, |sum, &one| one.mul_add(1.0, sum));
-        let mut step = Self { name, kind, filters, first: 0, scale, offset, alpha: Alpha::Weighted, whole };
+        let (first, alpha, is_plain) = (0, Alpha::Weighted, problem.is_plain());
+        let mut step = Self { name, kind, filters, first, scale, offset, is_plain, alpha, whole };
         let coefficients = step.filters[0].mask()?.coefficients().len();
         // One coefficient mixes nothing.
         if !step.can_weigh() || coefficients == 1 {
@@ -67,7 +70,7 @@ impl Step {
 
     /// The result of a finished sum, as the device has it.
     fn finish(&self, sum: f32) -> f32 {
-        if self.scale == 1.0 && self.offset == 0.0 { sum } else { sum.mul_add(self.scale, self.offset) }
+        if self.is_plain { sum } else { sum.mul_add(self.scale, self.offset) }
     }
 }
 
@@ -349,7 +352,7 @@ fn copy(image: &Image<f32>) -> host::Result<Image<f32>> {
 
 /// Alpha as a part of the greatest.
 fn weights(alpha: &Image<f32>, pixel: PixelType) -> Image<f32> {
-    let opaque = most(pixel);
+    let opaque = white(pixel);
     alpha.map(|alpha| alpha / opaque)
 }
 
