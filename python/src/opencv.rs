@@ -27,7 +27,7 @@ static RECENT: Recent<Arc<(Request, Prepared)>, KEPT> = Recent::new();
 static CPU: LazyLock<Device> = LazyLock::new(Device::cpu);
 
 /// A problem as Python states it: a key of [`RECENT`].
-#[derive(Clone, PartialEq)]
+#[derive(Clone)]
 struct Request {
     /// The number of the CUDA device; None is the CPU.
     device: Option<usize>,
@@ -49,6 +49,23 @@ struct Request {
 }
 
 impl Request {
+    /// Whether results of both have the same bits: NaN is the same as itself, and -0.0 differs from 0.0.
+    fn is_same(&self, other: &Self) -> bool {
+        let Self { device, width, height, format, column, row, mask, anchor, scale, offset, border, accuracy } = self;
+        let are_same =
+            |a: &[f64], b: &[f64]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits());
+        let have_same_row = match (row, &other.row) {
+            (Some(row), Some(other)) => are_same(row, other),
+            (row, other) => row.is_none() && other.is_none(),
+        };
+        (device, width, height, format) == (&other.device, &other.width, &other.height, &other.format)
+            && (mask, anchor, accuracy) == (&other.mask, &other.anchor, &other.accuracy)
+            && (scale.to_bits(), offset.to_bits()) == (other.scale.to_bits(), other.offset.to_bits())
+            && border.is_same(other.border)
+            && are_same(column, &other.column)
+            && have_same_row
+    }
+
     fn problem(&self) -> faltung::Result<Problem> {
         let (rows, columns) = self.mask;
         let coefficients = match &self.row {
@@ -71,7 +88,7 @@ impl Request {
             let ready = device.prepare_for_device_images(&self.problem()?, VariantChoice::Auto)?;
             Ok(Arc::new((self.clone(), ready)))
         };
-        let ready = RECENT.get(|known| known.0 == self, make)?;
+        let ready = RECENT.get(|known| known.0.is_same(&self), make)?;
         Ok(ready.1.clone())
     }
 }
