@@ -3,6 +3,7 @@
 
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 use std::slice;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use faltung::nd::{Element, Layout, SERIAL};
@@ -17,16 +18,41 @@ use pyo3::types::{PyBytes, PyString};
 use crate::array::{Array, check_apart};
 use crate::compute::{compute, exception};
 use crate::device::{DeviceArray, enqueue};
+use crate::forks;
 
 /// How many filters and sizes stay ready.
 const KEPT: usize = 16;
 
 /// The problems that were made ready last.
-static RECENT: Recent<Arc<(Request, Prepared)>, KEPT> = Recent::new();
+type Known = Recent<Arc<(Request, Prepared)>, KEPT>;
+
+/// Those of this process. In a child of `fork` another thread of the parent may hold the parent's lock for good, so the
+/// child begins with none and leaves the parent's.
+fn known() -> &'static Known {
+    static LATEST: AtomicPtr<(u32, Known)> = AtomicPtr::new(std::ptr::null_mut());
+    let generation = forks::generation();
+    let latest = LATEST.load(Ordering::Acquire);
+    // SAFETY: null, or what was leaked below.
+    if let Some((_, known)) = unsafe { latest.as_ref() }.filter(|(of, _)| *of == generation) {
+        return known;
+    }
+    let new = Box::into_raw(Box::new((generation, Known::new())));
+    match LATEST.compare_exchange(latest, new, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: `new` was leaked.
+        Ok(_) => unsafe { &(*new).1 },
+        Err(other) => {
+            // SAFETY: nobody else has `new`. Another thread of this process has leaked `other`.
+            unsafe {
+                drop(Box::from_raw(new));
+                &(*other).1
+            }
+        }
+    }
+}
 
 static CPU: LazyLock<Device> = LazyLock::new(Device::cpu);
 
-/// A problem as Python states it: a key of [`RECENT`].
+/// A problem as Python states it: a key of [`known`].
 #[derive(Clone)]
 struct Request {
     /// The number of the CUDA device; None is the CPU.
@@ -88,7 +114,7 @@ impl Request {
             let ready = device.prepare_for_device_images(&self.problem()?, VariantChoice::Auto)?;
             Ok(Arc::new((self.clone(), ready)))
         };
-        let ready = RECENT.get(|known| known.0.is_same(&self), make)?;
+        let ready = known().get(|known| known.0.is_same(&self), make)?;
         Ok(ready.1.clone())
     }
 }

@@ -137,8 +137,9 @@ pub(crate) fn blur_array(
     let border: Border = border.parse().map_err(exception)?;
     let origin = anchor.1 as isize - (mask.1 / 2) as isize;
     let along_rows = Lines { axis: 1, origin, border: border.mode(), value: border.value().into() };
-    // A running sum is as much work as some multiply-adds.
-    let work = 16 * source.layout().elements();
+    // A running sum is as much work as some multiply-adds. Rows outside of the image are filtered, too.
+    let row = source.layout().elements() / source.layout().shape[0].max(1);
+    let work = (source.layout().shape[0].saturating_add(mask.0)).saturating_mul(16 * row.saturating_add(mask.1));
     compute(py, work, |cancelled| {
         let cancelled = Some(cancelled);
         let passes = Passes {

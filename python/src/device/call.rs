@@ -14,19 +14,25 @@ use crate::forks;
 /// The process that used a GPU first, and its [generation](forks::generation); 0 if none did.
 static USER: AtomicU64 = AtomicU64::new(0);
 
-/// Notes that this process uses a GPU.
+/// What the driver answered. Notes that this process has initialised it, unless there is none. Without a driver nothing
+/// keeps a child of `fork` from asking again.
+pub(super) fn noted<T>(answer: faltung::Result<T>) -> faltung::Result<T> {
+    if !matches!(answer, Err(faltung::Error::NoDevice { .. })) && USER.load(Ordering::Relaxed) == 0 {
+        // Another thread of this process may do the same.
+        let generation = u64::from(forks::generation());
+        USER.store(u64::from(std::process::id()) << 32 | generation, Ordering::Relaxed);
+    }
+    answer
+}
+
+/// Checks that this process may use a GPU.
 ///
 /// # Errors
 /// `RuntimeError` in a child of `fork` whose parent used one.
 pub(super) fn check_process() -> PyResult<()> {
     let generation = u64::from(forks::generation());
     let used = USER.load(Ordering::Relaxed);
-    if used == 0 {
-        // Another thread of this process may do the same.
-        USER.store(u64::from(std::process::id()) << 32 | generation, Ordering::Relaxed);
-        return Ok(());
-    }
-    if used & u64::from(u32::MAX) == generation {
+    if used == 0 || used & u64::from(u32::MAX) == generation {
         return Ok(());
     }
     let (process, user) = (std::process::id(), used >> 32);
@@ -54,7 +60,7 @@ pub(crate) fn open(py: Python<'_>, number: usize) -> PyResult<Device> {
     if let Some(device) = place.get() {
         return Ok(device.clone());
     }
-    let device = py.detach(|| Device::cuda(number)).map_err(exception)?;
+    let device = noted(py.detach(|| Device::cuda(number))).map_err(exception)?;
     Ok(place.get_or_init(|| device).clone())
 }
 

@@ -106,7 +106,7 @@ impl Device {
 /// The CUDA devices of this machine, by the driver.
 fn found(py: Python<'_>) -> PyResult<Result<Vec<GpuInfo>, faltung::Error>> {
     call::check_process()?;
-    Ok(py.detach(faltung::devices))
+    Ok(call::noted(py.detach(faltung::devices)))
 }
 
 /// The CUDA devices of this machine: a list of `Device`. It is empty where there is none, and `info()["reason"]` says

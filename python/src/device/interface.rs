@@ -183,7 +183,7 @@ fn from_interface(object: &Bound<'_, PyAny>, interface: &Bound<'_, PyAny>, libra
 /// # Errors
 /// `ValueError` if the driver knows of no memory there, `TypeError` if it is none of a device.
 fn device_of(py: Python<'_>, pointer: u64) -> PyResult<usize> {
-    let known = py.detach(|| AddressInfo::of(pointer as usize)).map_err(exception)?;
+    let known = call::noted(py.detach(|| AddressInfo::of(pointer as usize))).map_err(exception)?;
     let known = known.ok_or_else(|| {
         PyValueError::new_err(format!("the array: there is no memory of a device at {pointer:#x}; was it freed?"))
     })?;

@@ -239,9 +239,13 @@ pub(super) fn wrap_torch(object: &Bound<'_, PyAny>) -> PyResult<DeviceArray> {
         PyTypeError::new_err(format!("the array: values of type {own_dtype} can't be filtered, NumPy has no such type"))
     })?;
     let item_size: isize = object.call_method0(intern!(py, "element_size"))?.extract()?;
-    if item_size >= 8
-        && (object.call_method0(intern!(py, "is_conj"))?.is_truthy()?
-            || object.call_method0(intern!(py, "is_neg"))?.is_truthy()?)
+    // The memory of a tensor may hold the conjugate, or the negative. The imaginary part of a conjugated tensor is of
+    // real numbers and holds the negative.
+    let is = |of: &Bound<'_, PyAny>, what| -> PyResult<bool> { of.getattr(what)?.is_truthy() };
+    let says = |what| -> PyResult<bool> { object.call_method0(what)?.is_truthy() };
+    let is_complex = is(&own_dtype, intern!(py, "is_complex"))?;
+    if is_complex && says(intern!(py, "is_conj"))?
+        || (is_complex || is(&own_dtype, intern!(py, "is_floating_point"))?) && says(intern!(py, "is_neg"))?
     {
         let text = "the array: a tensor whose memory holds its values is required: tensor.resolve_conj().resolve_neg()";
         return Err(PyValueError::new_err(text));
