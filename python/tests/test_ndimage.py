@@ -389,6 +389,17 @@ def test_output_overlaps_the_input():
         assert not bits_differ(memory, theirs).any()
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_zeros_have_scipys_sign(dtype):
+    flat = np.repeat(np.array([-2.0, 3.0, -0.0, 0.0], dtype), 60).reshape(12, 20)
+    calls = [(name, ()) for name in ("sobel", "prewitt", "laplace")]
+    calls += [("correlate1d", (weights,)) for weights in ([-1, 0, 1], [-1, -2], [1, -1], [0, 0, 0], [1, -2, 1])]
+    calls += [("correlate", (weights,)) for weights in ([[-1, 1]], [[0, 0], [0, 0]], [[-1, 0, 1]] * 3)]
+    for name, args in calls:
+        expected, result = getattr(nd, name)(flat, *args), getattr(ndimage, name)(flat, *args)
+        assert result.tobytes() == expected.tobytes(), (name, args)
+
+
 def test_input_is_the_imaginary_part_of_the_output():
     image = values((6, 40), np.float64, np.random.default_rng(4))
     for name, size in (("uniform_filter1d", 3), ("correlate1d", [1.0, 2.0, -1.0])):

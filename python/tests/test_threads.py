@@ -179,6 +179,55 @@ def test_fork_after_short_calls():
     assert result.returncode == 0, result.stderr
 
 
+@needs_fork
+def test_fork_while_other_threads_look_for_filters():
+    program = """
+        import os, signal, sys, threading
+        import faltung
+        import numpy as np
+        image, mask = np.zeros((4, 4), "u1"), np.ones((701, 701)) / 701**2
+        done = threading.Event()
+
+        def work():
+            while not done.is_set():
+                faltung.filter2D(image, -1, mask)
+
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for number in range(150):
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)
+                faltung.filter2D(image, -1, np.ones((3, 3)))
+                os._exit(0)
+            _, status = os.waitpid(child, 0)
+            if status:
+                break
+        done.set()
+        sys.exit(f"child {number}: {status}" if status else 0)
+    """
+    result = run(program)
+    assert result.returncode == 0, result.stderr
+
+
+@needs_fork
+def test_a_child_may_ask_for_devices_where_there_is_no_driver():
+    program = """
+        import os, sys
+        import faltung
+        if faltung.info()["driver"] is not None:
+            sys.exit(7)
+        child = os.fork()
+        if child == 0:
+            same = faltung.devices() == [] and "forked" not in faltung.info()["reason"]
+            os._exit(7 if same else 1)
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    result = run(program)
+    assert result.returncode == 7, result.stderr
+
+
 def in_child(seed):
     image, mask = problem(seed)
     return ndimage.convolve(image, mask)
