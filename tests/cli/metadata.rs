@@ -158,8 +158,13 @@ fn tiff_names_its_alpha() {
     place.filter(&["c.tif", "-o", "d.tif", "--identity"]).quietly();
     assert_eq!(fields(&fs::read(place.path("d.tif")).unwrap())[&338], [1, 0]);
     assert_eq!(place.read_u8("d.tif").values(), values);
+    // Where there is no place for that, they are divided.
     place
         .filter(&["c.tif", "-o", "e.png", "--identity"])
+        .with(0, &["note: c.tif: colours are divided by alpha, because PNG does not hold them multiplied by it\n"]);
+    assert_eq!(place.read_u8("e.png").values(), [64, 128, 191, 40, 159, 191, 223, 80]);
+    place
+        .filter(&["c.tif", "-o", "e.npy", "--identity"])
         .with(0, &["not kept: that the colours are multiplied by alpha"]);
 }
 

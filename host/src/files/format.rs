@@ -117,6 +117,19 @@ impl Format {
         if types.contains(&pixel) { Ok(()) } else { Err(self.unsupported(path, pixel.name().to_owned())) }
     }
 
+    /// The name in messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.row().1
+    }
+
+    /// Whether colours are never multiplied by alpha in this format. TIFF says which they are, those of OpenEXR always
+    /// are, and `.npy` has no alpha.
+    #[must_use]
+    pub fn has_straight_alpha(self) -> bool {
+        !matches!(self, Self::Tiff | Self::Exr | Self::Npy)
+    }
+
     fn row(self) -> &'static Row {
         TABLE.iter().find(|row| row.0 == self).expect("the table has all formats")
     }

@@ -40,7 +40,8 @@ pub struct Metadata {
     pub png_colour: Vec<([u8; 4], Vec<u8>)>,
     /// How often JPEG's brightness is sampled for each sample of its colours: columns and rows.
     pub jpeg_sampling: Option<(u8, u8)>,
-    /// TIFF: colours are already multiplied by alpha.
+    /// TIFF: colours are already multiplied by alpha. Formats with [straight alpha](Format::has_straight_alpha) get
+    /// them divided by it.
     pub premultiplied: bool,
     /// The metadata that reading dropped, such as "XMP".
     pub dropped: BTreeSet<&'static str>,
@@ -77,7 +78,7 @@ impl Metadata {
     /// can't hold.
     #[must_use]
     pub fn lost_in(&self, format: Format) -> BTreeSet<&'static str> {
-        use Format::{Jpeg, Png, Tiff, WebP};
+        use Format::{Exr, Jpeg, Png, Tiff, WebP};
         let mut lost = self.dropped.clone();
         let mut note = |has: bool, holds: &[Format], what| {
             if has && !holds.contains(&format) {
@@ -89,7 +90,8 @@ impl Metadata {
         let exif: &[Format] = if jpeg_fits { &[Png, Jpeg, WebP] } else { &[Png, WebP] };
         note(self.exif.is_some(), exif, "EXIF");
         note(self.resolution.is_some(), &[Png, Jpeg, Tiff], "the resolution");
-        note(self.premultiplied, &[Tiff], "that the colours are multiplied by alpha");
+        let is_lost = self.premultiplied && !format.has_straight_alpha();
+        note(is_lost, &[Tiff, Exr], "that the colours are multiplied by alpha");
         // A profile replaces it, and a file without either is taken for sRGB.
         let says_more = self.icc_profile.is_none() && self.png_colour.iter().any(|chunk| !is_srgb(chunk));
         note(says_more, &[Png], "PNG's gamma and primaries");

@@ -43,6 +43,7 @@
 //! In `.npy`, a picture is an array of height x width or height x width x channels, of either byte order and in C or
 //! Fortran order; it is written little-endian in C order, with two dimensions if it has one channel.
 
+mod alpha;
 mod atomic_write;
 mod content;
 mod decode;
@@ -195,7 +196,9 @@ impl Picture {
             let reason = format!("there is not enough memory to encode its {bytes} bytes");
             return Err(Error::File { path: path.into(), reason });
         };
-        atomic_write::write(path, existing, |file| encode::write(file, format, self, options))
+        let straight = alpha::straight(self, format)?;
+        let picture = straight.as_ref().unwrap_or(self);
+        atomic_write::write(path, existing, |file| encode::write(file, format, picture, options))
     }
 }
 
