@@ -80,6 +80,8 @@ pub use jpeg::JPEG_QUALITY;
 pub use limits::{MEMORY_CONSTANT, MEMORY_MULTIPLE};
 pub use metadata::{MOST_METADATA, Metadata, Resolution};
 pub(crate) use npy::{Layout as NpyLayout, layout as npy_layout};
+pub(crate) use tiff_read::metadata_of_page as tiff_metadata;
+pub(crate) use tiff_write::metadata as write_tiff_metadata;
 
 pub use unfinished::PREFIX as UNFINISHED;
 
