@@ -224,6 +224,37 @@ fn alpha_by_name() {
     place.filter(&["a.png", "-o", "c.png", "--box", "3", "--alpha", "none"]).with(2, &["weighted, keep, plain"]);
 }
 
+/// Formats without alpha get the colours of an opaque picture. Another picture is refused, with a way out.
+#[test]
+fn opaque_alpha_is_left_out_where_there_is_no_place_for_it() {
+    let place = Place::new();
+    let with = |channels: usize, last: u8| {
+        let mut image = picture(9, 7, channels, |i| i as u8);
+        image.values_mut().chunks_exact_mut(channels).for_each(|pixel| pixel[channels - 1] = 255);
+        *image.values_mut().last_mut().unwrap() = last;
+        image
+    };
+    for (name, channels, output) in [("rgba.png", 4, "a.ppm"), ("grey.png", 2, "a.pgm"), ("grey.png", 2, "a.bmp")] {
+        if !place.path(name).exists() {
+            place.write(name, with(channels, 255));
+        }
+        let note = format!("note: {name}: alpha is left out: it is opaque everywhere, and ");
+        place.filter(&[name, "-o", output, "--box", "3"]).with(0, &[&note]);
+        place.filter(&[name, "-o", "right.png", "--box", "3", "--overwrite"]).quietly();
+        assert_eq!(place.read_u8(output).channel(0), place.read_u8("right.png").channel(0), "{output}");
+    }
+    place.filter(&["rgba.png", "-q", "-o", "a.jpg", "--box", "3"]).quietly();
+    assert_eq!(place.read_u8("a.jpg").channels(), 3);
+    place.write("hidden.png", with(4, 254));
+    place.filter(&["hidden.png", "-o", "b.jpg", "--box", "3"]).with(
+        1,
+        &["b.jpg: JPEG holds u8 in 1 or 3 channels, not u8 in 4", "alpha is not opaque everywhere", "such as .png"],
+    );
+    // Arrays have no alpha.
+    place.write("a.npy", with(4, 255));
+    place.filter(&["a.npy", "-o", "b.jpg", "--box", "3"]).with(1, &["not u8 in 4 (another extension helps)"]);
+}
+
 /// OpenEXR's colours are multiplied by alpha already.
 #[test]
 fn colours_of_openexr_are_not_weighted_again() {

@@ -1,8 +1,8 @@
-//! Alpha that colours are multiplied by, where a format has no such thing.
+//! Alpha where a format can't hold it as it is: multiplied with colours, or at all.
 
 use faltung::{Image, Pixel, PixelType};
 
-use super::{Format, Picture, each_type};
+use super::{AnyImage, Format, Picture, each_type};
 use crate::Result;
 
 /// The picture with its colours divided by alpha. None if the format holds it as it is.
@@ -17,13 +17,53 @@ pub(super) fn straight(picture: &Picture, format: Format) -> Result<Option<Pictu
     Ok(Some(Picture { pixels, metadata, content: picture.content }))
 }
 
-/// Colours divided by alpha. What alpha hides is 0.
-fn divided<T: Pixel>(image: &Image<T>) -> Result<Image<T>> {
-    let opaque = match T::TYPE {
+impl Picture {
+    /// Whether it has alpha that hides nothing.
+    #[must_use]
+    pub fn has_opaque_alpha(&self) -> bool {
+        fn is_opaque<T: Pixel>(image: &Image<T>) -> bool {
+            let last = |pixel: &[T]| pixel.last().is_some_and(|alpha| alpha.to_f32() == opaque(T::TYPE));
+            image.values().chunks_exact(image.channels()).all(last)
+        }
+        self.content.has_alpha(self.pixels.channels()) && each_type!(&self.pixels, image => is_opaque(image))
+    }
+
+    /// The picture without its last channel, which must be alpha.
+    ///
+    /// # Errors
+    /// [`Error::Library`](crate::Error::Library) if there is no memory for it.
+    pub fn without_alpha(self) -> Result<Self> {
+        fn colours<T: Pixel>(image: &Image<T>) -> Result<AnyImage>
+        where
+            AnyImage: From<Image<T>>,
+        {
+            let channels = image.channels();
+            let mut result = Image::<T>::zeros(image.width(), image.height(), channels - 1)?;
+            let pixels = image.values().chunks_exact(channels);
+            for (to, from) in result.values_mut().chunks_exact_mut(channels - 1).zip(pixels) {
+                to.copy_from_slice(&from[..channels - 1]);
+            }
+            Ok(result.into())
+        }
+        let pixels = each_type!(&self.pixels, image => colours(image)?);
+        let mut metadata = self.metadata;
+        metadata.premultiplied = false;
+        Ok(Self { pixels, metadata, content: self.content })
+    }
+}
+
+/// The greatest alpha of a type.
+fn opaque(pixel: PixelType) -> f32 {
+    match pixel {
         PixelType::U8 => 255.0,
         PixelType::U16 => 65_535.0,
         PixelType::F32 => 1.0,
-    };
+    }
+}
+
+/// Colours divided by alpha. What alpha hides is 0.
+fn divided<T: Pixel>(image: &Image<T>) -> Result<Image<T>> {
+    let opaque = opaque(T::TYPE);
     let channels = image.channels();
     let mut result = Image::<T>::zeros(image.width(), image.height(), channels)?;
     let pixels = image.values().chunks_exact(channels);

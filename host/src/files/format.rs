@@ -123,6 +123,12 @@ impl Format {
         self.row().1
     }
 
+    /// Whether the format holds so many channels, of some type.
+    #[must_use]
+    pub fn holds_channels(self, channels: usize) -> bool {
+        self.row().4.contains(&channels)
+    }
+
     /// Whether colours are never multiplied by alpha in this format. TIFF says which they are, those of OpenEXR always
     /// are, and `.npy` has no alpha.
     #[must_use]

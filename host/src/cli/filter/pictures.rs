@@ -206,14 +206,30 @@ impl Work for Pictures<'_> {
             Some(ahead) => ahead.picture.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
             None => Picture::read(&job.input),
         };
-        let picture = picture.map_err(|error| job.blame(error))?;
-        let pixels = &picture.pixels;
+        let mut picture = picture.map_err(|error| job.blame(error))?;
         let format = Format::of(&job.output)?;
+        let channels = picture.pixels.channels();
+        let lacks_alpha = picture.content.has_alpha(channels)
+            && !format.holds_channels(channels)
+            && format.holds_channels(channels - 1);
+        if lacks_alpha && picture.has_opaque_alpha() {
+            picture = picture.without_alpha()?;
+            if !self.args.quiet {
+                let what = format!("alpha is left out: it is opaque everywhere, and {} holds none", format.name());
+                self.say_once(job, "opaque alpha", &what);
+            }
+        }
+        let pixels = &picture.pixels;
         format.check(&job.output, self.output_type(pixels), pixels.channels()).map_err(|error| {
             let fits = |pixel: &PixelType| format.check(&job.output, *pixel, pixels.channels()).is_ok();
             let types = [PixelType::U8, PixelType::U16, PixelType::F32];
             match types.iter().find(|pixel| fits(pixel)) {
                 Some(pixel) => anyhow!("{error} (--output-type {} or another extension helps)", pixel.name()),
+                None if lacks_alpha => {
+                    let holds = |format: Format| format.check(&job.output, self.output_type(pixels), channels).is_ok();
+                    let other = if holds(Format::Png) { ".png" } else { ".tif" };
+                    anyhow!("{error} (alpha is not opaque everywhere; an extension with alpha helps, such as {other})")
+                }
                 None => anyhow!("{error} (another extension helps)"),
             }
         })?;
