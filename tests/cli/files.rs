@@ -295,3 +295,22 @@ fn big_tiff_is_read() {
     place.filter(&["big.tif", "-o", "out.png", "--identity"]).quietly();
     assert_eq!(place.read_u8("out.png"), image);
 }
+
+/// A picture that is too large for its format is refused before the work, with the limit.
+#[test]
+fn sides_are_checked_before_the_work() {
+    let place = Place::new();
+    place.write("wide.png", picture(17_000, 1, 1, |i| i as u8));
+    place.write("high.png", picture(1, 65_501, 1, |i| i as u8));
+    for (input, output, words) in [
+        ("wide.png", "a.webp", "a.webp: WebP holds at most 16383 columns and rows, not 17000 x 1 (another extension"),
+        ("high.png", "a.jpg", "a.jpg: JPEG holds at most 65500 columns and rows, not 1 x 65501 (another extension"),
+    ] {
+        // A note on saturation would follow the work.
+        let ended = place.filter(&[input, "-o", output, "--kernel", "1: 9"]).with(1, &[words]);
+        assert!(!ended.stderr.contains("saturate"), "{}", ended.stderr);
+    }
+    place.write("widest.png", picture(16_383, 1, 3, |i| i as u8));
+    place.filter(&["widest.png", "-o", "b.webp", "--identity"]).quietly();
+    assert_eq!(place.read("b.webp"), place.read("widest.png"));
+}

@@ -18,8 +18,9 @@
 //! become RGB. Grey of 1 to 4 bits becomes u8 from 0 to 255. PNM with another greatest value than 255 or 65,535 is
 //! stretched to that. TIFF whose 0 is white is turned around, and its f16 becomes f32. A file's content says what it is
 //! when it is read, the extension when it is written. Of several frames or pages the first is read. JPEG is written
-//! with up to 65,500 columns and rows, WebP without loss; grey and palette come back from BMP and WebP as RGB. TIFF is
-//! read uncompressed and compressed with LZW, Deflate, PackBits, JPEG or CCITT group 4, not with Zstandard or WebP.
+//! with up to 65,500 columns and rows, WebP without loss and with up to 16,383; grey and palette come back from BMP and
+//! WebP as RGB. TIFF is read uncompressed and compressed with LZW, Deflate, PackBits, JPEG or CCITT group 4, not with
+//! Zstandard or WebP.
 //!
 //! # Metadata
 //! Reading applies the EXIF orientation. The rest is [`Metadata`]:
@@ -191,6 +192,7 @@ impl Picture {
     fn write_path(&self, path: &Path, existing: OverwritePolicy, options: WriteOptions) -> Result<()> {
         let format = Format::of(path)?;
         format.check(path, self.pixels.pixel_type(), self.pixels.channels())?;
+        format.check_sides(path, self.pixels.width(), self.pixels.height())?;
         // Most encoders hold their compressed output in memory. An allocation that fails there would end the process.
         let values = self.pixels.width() * self.pixels.height() * self.pixels.channels();
         let bytes = (values * self.pixels.pixel_type().bytes()) as u64;

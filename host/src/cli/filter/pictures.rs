@@ -220,6 +220,9 @@ impl Work for Pictures<'_> {
             }
         }
         let pixels = &picture.pixels;
+        format
+            .check_sides(&job.output, pixels.width(), pixels.height())
+            .map_err(|error| anyhow!("{error} (another extension helps)"))?;
         format.check(&job.output, self.output_type(pixels), pixels.channels()).map_err(|error| {
             let fits = |pixel: &PixelType| format.check(&job.output, *pixel, pixels.channels()).is_ok();
             let types = [PixelType::U8, PixelType::U16, PixelType::F32];
