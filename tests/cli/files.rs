@@ -177,6 +177,24 @@ fn pictures_from_a_pipe() {
     place.filter_with(b"", &["-", "-o", "e.png", "--identity"]).with(1, &["standard input: is empty"]);
 }
 
+/// The standard input may be a socket, which can't be opened by a path, or a file.
+#[cfg(unix)]
+#[test]
+fn pictures_from_a_socket_and_a_file() {
+    let place = Place::new();
+    place.write("a.png", picture(9, 7, 3, |i| i as u8));
+    let run = |name: &str, input: Stdio| {
+        let mut command = place.command(&["filter", "--device", "cpu", "-", "-o", name, "--identity"]);
+        Ended::from(command.stdin(input).output().unwrap()).quietly();
+        assert_eq!(place.read(name), place.read("a.png"), "{name}");
+    };
+    let (mut here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+    here.write_all(&fs::read(place.path("a.png")).unwrap()).unwrap();
+    drop(here);
+    run("socket.png", std::os::fd::OwnedFd::from(there).into());
+    run("file.png", fs::File::open(place.path("a.png")).unwrap().into());
+}
+
 /// Hours of work are announced before they begin.
 #[test]
 fn long_work_is_announced() {

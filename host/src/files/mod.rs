@@ -92,6 +92,9 @@ pub const MOST_BYTES: u64 = 8 << 30;
 /// Bytes that are read of a picture that comes through a pipe, before it is decoded: 1 GiB.
 const MOST_PIPED: u64 = 1 << 30;
 
+/// The path of the standard input.
+pub const STANDARD_INPUT: &str = "/dev/stdin";
+
 macro_rules! each_type {
     ($pixels:expr, $image:ident => $body:expr) => {
         match $pixels {
@@ -320,11 +323,31 @@ pub(crate) fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T
 
 fn open(path: &Path) -> Result<File> {
     let blame = |error: std::io::Error| Error::File { path: path.into(), reason: error.to_string() };
-    let file = File::open(path).map_err(blame)?;
+    let file = match standard_input(path) {
+        Some(duplicate) => duplicate.map_err(blame)?,
+        None => File::open(path).map_err(blame)?,
+    };
     if file.metadata().map_err(blame)?.is_dir() {
         return Err(Error::File { path: path.into(), reason: "is a folder".into() });
     }
     Ok(file)
+}
+
+/// A duplicate of the standard input, if that is what is asked for and it is no file. A socket has no path by which it
+/// could be opened. A file is opened by its path, because its position would be shared.
+#[cfg(unix)]
+fn standard_input(path: &Path) -> Option<std::io::Result<File>> {
+    use std::os::fd::AsFd;
+    let is_file = || std::fs::metadata(path).is_ok_and(|found| found.is_file());
+    if path != Path::new(STANDARD_INPUT) || is_file() {
+        return None;
+    }
+    Some(std::io::stdin().as_fd().try_clone_to_owned().map(File::from))
+}
+
+#[cfg(not(unix))]
+fn standard_input(_: &Path) -> Option<std::io::Result<File>> {
+    None
 }
 
 /// What every reader of pictures needs.
