@@ -23,6 +23,7 @@ use host::files::{DeferredSync, Picture, decoded_bytes};
 
 pub(super) use self::args::Args;
 use self::compute::Compute;
+pub(super) use self::paths::identity;
 use self::paths::{Inputs, Job};
 use self::pictures::{Pictures, ReadAhead};
 use self::progress::Progress;

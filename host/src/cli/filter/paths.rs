@@ -293,7 +293,7 @@ pub(super) fn check_quality(jobs: &[Job]) -> Result<()> {
 }
 
 /// A key that is equal for two paths to one file, whether it exists or not.
-fn identity(path: &Path) -> (PathBuf, OsString) {
+pub(in crate::cli) fn identity(path: &Path) -> (PathBuf, OsString) {
     if let Ok(canonical) = path.canonicalize() {
         return (canonical, OsString::new());
     }
