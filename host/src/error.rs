@@ -21,9 +21,9 @@ pub enum Error {
         path: PathBuf,
         /// The format's name.
         format: &'static str,
-        /// Types and channels that the format holds.
+        /// The types and channels, or the sides, that the format holds.
         holds: String,
-        /// Type and channels of the image.
+        /// Those of the image.
         found: String,
     },
     /// A file that would be replaced.

@@ -1,5 +1,6 @@
 //! What becomes of alpha.
 
+use super::bombs::tiff;
 use super::*;
 
 /// A picture whose alpha takes many values, and whose hidden pixels have colours of their own.
@@ -223,6 +224,37 @@ fn alpha_by_name() {
     place.filter(&["a.png", "-o", "c.png", "--box", "3", "--alpha", "none"]).with(2, &["weighted, keep, plain"]);
 }
 
+/// Formats without alpha get the colours of an opaque picture. Another picture is refused, with a way out.
+#[test]
+fn opaque_alpha_is_left_out_where_there_is_no_place_for_it() {
+    let place = Place::new();
+    let with = |channels: usize, last: u8| {
+        let mut image = picture(9, 7, channels, |i| i as u8);
+        image.values_mut().chunks_exact_mut(channels).for_each(|pixel| pixel[channels - 1] = 255);
+        *image.values_mut().last_mut().unwrap() = last;
+        image
+    };
+    for (name, channels, output) in [("rgba.png", 4, "a.ppm"), ("grey.png", 2, "a.pgm"), ("grey.png", 2, "a.bmp")] {
+        if !place.path(name).exists() {
+            place.write(name, with(channels, 255));
+        }
+        let note = format!("note: {name}: alpha is left out: it is opaque everywhere, and ");
+        place.filter(&[name, "-o", output, "--box", "3"]).with(0, &[&note]);
+        place.filter(&[name, "-o", "right.png", "--box", "3", "--overwrite"]).quietly();
+        assert_eq!(place.read_u8(output).channel(0), place.read_u8("right.png").channel(0), "{output}");
+    }
+    place.filter(&["rgba.png", "-q", "-o", "a.jpg", "--box", "3"]).quietly();
+    assert_eq!(place.read_u8("a.jpg").channels(), 3);
+    place.write("hidden.png", with(4, 254));
+    place.filter(&["hidden.png", "-o", "b.jpg", "--box", "3"]).with(
+        1,
+        &["b.jpg: JPEG holds u8 in 1 or 3 channels, not u8 in 4", "alpha is not opaque everywhere", "such as .png"],
+    );
+    // Arrays have no alpha.
+    place.write("a.npy", with(4, 255));
+    place.filter(&["a.npy", "-o", "b.jpg", "--box", "3"]).with(1, &["not u8 in 4 (another extension helps)"]);
+}
+
 /// OpenEXR's colours are multiplied by alpha already.
 #[test]
 fn colours_of_openexr_are_not_weighted_again() {
@@ -236,6 +268,34 @@ fn colours_of_openexr_are_not_weighted_again() {
     assert_eq!(run(&["--kernel", "3x1: 0.25,0.5,0.25"]), [0.375, 0.1875, 0.0, 0.375]);
     // An offset is seen as far as alpha is.
     assert_eq!(run(&["--kernel", "3x1: 0.25,0.5,0.25", "--offset", "1"]), [0.75, 0.5625, 0.375, 0.375]);
+}
+
+/// Neither are those of a TIFF that says so. What is multiplied by alpha and white is as bright as alpha.
+#[test]
+fn premultiplied_colours_of_tiff_are_not_weighted_again() {
+    let place = Place::new();
+    let fields = [(258, 3, 1, 8), (262, 3, 1, 2), (277, 3, 1, 4), (338, 3, 1, 1)];
+    let values: Vec<u8> = (0..8 * 16).flat_map(|i| [if i % 16 < 8 { 0 } else { 255 }; 4]).collect();
+    fs::write(place.path("a.tif"), tiff(&values, (16, 8), &fields)).unwrap();
+    let run = |more: &[&str]| {
+        place.filter(&[&["a.tif", "-q", "-o", "b.tif", "--overwrite"], more].concat()).quietly();
+        place.read_u8("b.tif")
+    };
+    let plain = run(&["--gaussian", "2", "--alpha", "plain"]);
+    assert_eq!(run(&["--gaussian", "2"]), plain);
+    for filter in [&["--gaussian", "2", "--linear"][..], &["--gaussian", "2", "--linear", "--alpha", "plain"]] {
+        assert_eq!(run(filter), plain, "{filter:?}");
+    }
+    // White has no edge, whatever alpha is.
+    assert_eq!(run(&["--unsharp", "2:1"]).values(), values);
+    let grey: Vec<u8> = (0..8 * 16).flat_map(|i| [i as u8, i as u8 / 2, 0, i as u8]).collect();
+    fs::write(place.path("a.tif"), tiff(&grey, (16, 8), &fields)).unwrap();
+    assert_eq!(run(&["--gaussian", "2"]), run(&["--gaussian", "2", "--alpha", "plain"]));
+    // Divided by alpha, every pixel is (255, 127, 0), apart from rounding: in linear light, too.
+    for pixel in run(&["--gaussian", "2", "--linear"]).values().chunks_exact(4).filter(|pixel| pixel[3] > 20) {
+        let alpha = i32::from(pixel[3]);
+        assert!((i32::from(pixel[0]) - alpha).abs() <= 1 && (i32::from(pixel[1]) - alpha / 2).abs() <= 1, "{pixel:?}");
+    }
 }
 
 /// The same bits on the CPU and by the GPU's kernels, whole and in strips.

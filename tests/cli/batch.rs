@@ -83,6 +83,19 @@ fn what_a_folder_has_besides_is_counted() {
     assert_eq!(place.read_u8("png/a/c.png"), place.read_u8("in/a.png"));
 }
 
+/// Where all results exist, the device is not opened, whether it is there or not.
+#[test]
+fn existing_results_need_no_device() {
+    let place = Place::new();
+    place.write("a.png", picture(9, 7, 1, |i| i as u8));
+    place.write("b.png", picture(9, 7, 1, |i| i as u8));
+    let args = ["filter", "--device", "cuda:99", "--identity", "--skip-existing", "-o"];
+    let run = |more: &[&str]| place.host(&[&args[..], more].concat());
+    run(&["b.png", "a.png"]).with(0, &["1 result existed and is kept\n"]);
+    run(&["b.png", "a.png", "-q"]).quietly();
+    run(&["c.png", "a.png"]).with(3, &["cuda:99"]);
+}
+
 /// What a pattern finds that is no picture is reported by its name; hidden files are not found.
 #[test]
 fn a_pattern_reports_what_is_no_picture() {

@@ -394,6 +394,20 @@ fn wrong_arguments() {
 }
 
 #[test]
+fn two_reports_need_two_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().file_name().unwrap();
+    let [one, other] = [folder.path().join("a.csv"), folder.path().join("..").join(name).join("a.csv")];
+    let quick = ["--sizes", "8", "--masks", "3", "--device", "cpu", "--min-time", "0"];
+    let reports = ["--csv", one.to_str().unwrap(), "--json", other.to_str().unwrap()];
+    let output = bench(&[&quick[..], &reports].concat());
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("--json and --csv can't both go to"), "{message}");
+    assert!(!one.exists());
+}
+
+#[test]
 fn a_device_that_is_not_there() {
     let output = bench(&["--device", "cuda:999"]);
     assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));

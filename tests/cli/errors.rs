@@ -323,7 +323,7 @@ fn jpeg_has_a_largest_size() {
     let place = Place::new();
     place.write("wide.png", picture(65_501, 1, 1, |i| i as u8));
     place.write("widest.png", picture(65_500, 1, 1, |i| i as u8));
-    let message = "wide.jpg: JPEG has at most 65500 columns and rows, this picture 65501 x 1";
+    let message = "wide.jpg: JPEG holds at most 65500 columns and rows, not 65501 x 1";
     place.filter(&["wide.png", "-o", "wide.jpg", "--identity"]).with(1, &[message]);
     place.filter(&["widest.png", "-o", "widest.jpg", "--identity"]).quietly();
     assert_eq!(place.names(), ["wide.png", "widest.jpg", "widest.png"]);

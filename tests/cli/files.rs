@@ -177,6 +177,24 @@ fn pictures_from_a_pipe() {
     place.filter_with(b"", &["-", "-o", "e.png", "--identity"]).with(1, &["standard input: is empty"]);
 }
 
+/// The standard input may be a socket, which can't be opened by a path, or a file.
+#[cfg(unix)]
+#[test]
+fn pictures_from_a_socket_and_a_file() {
+    let place = Place::new();
+    place.write("a.png", picture(9, 7, 3, |i| i as u8));
+    let run = |name: &str, input: Stdio| {
+        let mut command = place.command(&["filter", "--device", "cpu", "-", "-o", name, "--identity"]);
+        Ended::from(command.stdin(input).output().unwrap()).quietly();
+        assert_eq!(place.read(name), place.read("a.png"), "{name}");
+    };
+    let (mut here, there) = std::os::unix::net::UnixStream::pair().unwrap();
+    here.write_all(&fs::read(place.path("a.png")).unwrap()).unwrap();
+    drop(here);
+    run("socket.png", std::os::fd::OwnedFd::from(there).into());
+    run("file.png", fs::File::open(place.path("a.png")).unwrap().into());
+}
+
 /// Hours of work are announced before they begin.
 #[test]
 fn long_work_is_announced() {
@@ -294,4 +312,23 @@ fn big_tiff_is_read() {
     fs::write(place.path("big.tif"), bytes.into_inner()).unwrap();
     place.filter(&["big.tif", "-o", "out.png", "--identity"]).quietly();
     assert_eq!(place.read_u8("out.png"), image);
+}
+
+/// A picture that is too large for its format is refused before the work, with the limit.
+#[test]
+fn sides_are_checked_before_the_work() {
+    let place = Place::new();
+    place.write("wide.png", picture(17_000, 1, 1, |i| i as u8));
+    place.write("high.png", picture(1, 65_501, 1, |i| i as u8));
+    for (input, output, words) in [
+        ("wide.png", "a.webp", "a.webp: WebP holds at most 16383 columns and rows, not 17000 x 1 (another extension"),
+        ("high.png", "a.jpg", "a.jpg: JPEG holds at most 65500 columns and rows, not 1 x 65501 (another extension"),
+    ] {
+        // A note on saturation would follow the work.
+        let ended = place.filter(&[input, "-o", output, "--kernel", "1: 9"]).with(1, &[words]);
+        assert!(!ended.stderr.contains("saturate"), "{}", ended.stderr);
+    }
+    place.write("widest.png", picture(16_383, 1, 3, |i| i as u8));
+    place.filter(&["widest.png", "-o", "b.webp", "--identity"]).quietly();
+    assert_eq!(place.read("b.webp"), place.read("widest.png"));
 }

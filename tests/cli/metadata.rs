@@ -158,9 +158,47 @@ fn tiff_names_its_alpha() {
     place.filter(&["c.tif", "-o", "d.tif", "--identity"]).quietly();
     assert_eq!(fields(&fs::read(place.path("d.tif")).unwrap())[&338], [1, 0]);
     assert_eq!(place.read_u8("d.tif").values(), values);
+    // Where there is no place for that, they are divided.
     place
         .filter(&["c.tif", "-o", "e.png", "--identity"])
+        .with(0, &["note: c.tif: colours are divided by alpha, because PNG does not hold them multiplied by it\n"]);
+    assert_eq!(place.read_u8("e.png").values(), [64, 128, 191, 40, 159, 191, 223, 80]);
+    place
+        .filter(&["c.tif", "-o", "e.npy", "--identity"])
         .with(0, &["not kept: that the colours are multiplied by alpha"]);
+}
+
+/// A picture in chunks keeps what a whole one does, and says what is lost.
+#[test]
+fn tiff_in_chunks_keeps_its_metadata() {
+    let place = Place::new();
+    let profile = profile(b"RGB ");
+    let values = [&[10, 20, 30, 40, 50, 60][..], &profile, &300_u32.to_le_bytes(), &2_u32.to_le_bytes()].concat();
+    let (at, xmp) = (8 + 6 + profile.len() as u32, 8);
+    let fields = [
+        (262, 3, 1, 2),
+        (277, 3, 1, 3),
+        (279, 4, 1, 6),
+        (282, 5, 1, at),
+        (283, 5, 1, at),
+        (296, 3, 1, 3),
+        (700, 1, 6, xmp),
+        (34_675, 7, profile.len() as u32, 8 + 6),
+    ];
+    fs::write(place.path("a.tif"), tiff(&values, (2, 1), &fields)).unwrap();
+    let args = ["a.tif", "--identity", "-o"];
+    place.filter(&[&args[..], &["whole.tif"]].concat()).with(0, &["note: a.tif: not kept: XMP\n"]);
+    let chunked = |name| place.filter(&[&args[..], &[name, "--chunk", "512"]].concat());
+    chunked("chunked.tif").with(0, &["note: a.tif: not kept: XMP\n"]);
+    let [whole, chunked_one] = ["whole.tif", "chunked.tif"].map(|name| Picture::read(place.path(name)).unwrap());
+    assert_eq!(whole, chunked_one);
+    assert_eq!(chunked_one.metadata.icc_profile, Some(profile));
+    assert!((chunked_one.metadata.resolution.unwrap().x - 381.0).abs() < 0.01);
+    for name in ["b.npy", "b.zarr"] {
+        chunked(name).with(0, &["note: a.tif: not kept: XMP, the colour profile, the resolution\n"]);
+    }
+    let quiet = place.filter(&["a.tif", "--identity", "-q", "-o", "c.tif", "--chunk", "512"]);
+    quiet.quietly();
 }
 
 /// Grey f32 is turned, and keeps its profile, as all others are.

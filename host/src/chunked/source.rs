@@ -6,6 +6,7 @@ use faltung::chunked::WindowSource;
 use serde_json::json;
 
 use super::{ImageInfo, NpySource, TiffSource, Value, ZarrSource, is_zarr};
+use crate::files::Metadata;
 use crate::{Error, Result};
 
 /// Whether a path has one of these extensions, in capitals or not.
@@ -83,6 +84,15 @@ impl OpenedSource {
     pub fn extra_samples(&self) -> Option<u16> {
         match self {
             Self::Tiff(source) => source.extra(),
+            _ => None,
+        }
+    }
+
+    /// What the file says apart from its values, if it is a TIFF.
+    #[must_use]
+    pub fn metadata(&self) -> Option<&Metadata> {
+        match self {
+            Self::Tiff(source) => Some(source.metadata()),
             _ => None,
         }
     }

@@ -10,6 +10,7 @@ use tiff::tags::Tag;
 
 use super::io::write_at;
 use super::{ImageInfo, Value};
+use crate::files::{Metadata, write_tiff_metadata};
 
 /// Columns and rows of a tile.
 pub const TILE: usize = 512;
@@ -26,18 +27,20 @@ pub struct TiffSink<'a> {
     start: u64,
 }
 
-/// Where the tiles begin: after the header, the tags, and two numbers for each tile.
-fn start(tiles: u64) -> u64 {
-    (4096 + 16 * tiles).next_multiple_of(4096)
+/// Where the tiles begin: after the header, the tags, two numbers for each tile, and the colour profile.
+fn start(tiles: u64, metadata: &Metadata) -> u64 {
+    let profile = metadata.icc_profile.as_ref().map_or(0, |profile| profile.len() as u64);
+    (4096 + 16 * tiles + profile).next_multiple_of(4096)
 }
 
 impl<'a> TiffSink<'a> {
     /// Writes the directory to an empty file, and makes the file as long as it will be. `extra` says what the values
-    /// beside grey or RGB are (tag `ExtraSamples`); by default alpha that the colours are not multiplied by.
+    /// beside grey or RGB are (tag `ExtraSamples`); by default alpha that the colours are not multiplied by. Of the
+    /// metadata, the colour profile and the resolution are written.
     ///
     /// # Errors
     /// Those of the file, in words.
-    pub fn begin(file: &'a File, info: ImageInfo, extra: Option<u16>) -> Result<Self, String> {
+    pub fn begin(file: &'a File, info: ImageInfo, extra: Option<u16>, metadata: &Metadata) -> Result<Self, String> {
         let ImageInfo { width, height, channels, pixel } = info;
         let side = |side: usize| u32::try_from(side).map_err(|_| format!("a side of {side} is too large for TIFF"));
         let (width, height) = (side(width)?, side(height)?);
@@ -46,7 +49,7 @@ impl<'a> TiffSink<'a> {
             return Err(format!("would have {tiles} tiles in one TIFF file, at most {MOST_TILES} are written"));
         }
         let tile_bytes = (TILE * TILE * info.pixel_bytes()) as u64;
-        let sink = Self { file, info, start: start(tiles) };
+        let sink = Self { file, info, start: start(tiles, metadata) };
         let offsets: Vec<u64> = (0..tiles).map(|tile| sink.start + tile * tile_bytes).collect();
         let words = |error: tiff::TiffError| error.to_string();
 
@@ -71,7 +74,8 @@ impl<'a> TiffSink<'a> {
             directory.write_tag(Tag::TileWidth, TILE as u32)?;
             directory.write_tag(Tag::TileLength, TILE as u32)?;
             directory.write_tag(Tag::TileOffsets, &offsets[..])?;
-            directory.write_tag(Tag::TileByteCounts, &vec![tile_bytes; offsets.len()][..])
+            directory.write_tag(Tag::TileByteCounts, &vec![tile_bytes; offsets.len()][..])?;
+            write_tiff_metadata(&mut directory, metadata)
         };
         write().map_err(words)?;
         directory.finish().map_err(words)?;
@@ -131,7 +135,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let [tiled, strips] = ["tiled.tif", "strips.tif"].map(|name| folder.path().join(name));
         let file = File::create(&tiled).unwrap();
-        let sink = TiffSink::begin(&file, ImageInfo { width, height, channels, pixel: T::TYPE }, None).unwrap();
+        let info = ImageInfo { width, height, channels, pixel: T::TYPE };
+        let sink = TiffSink::begin(&file, info, None, &Metadata::default()).unwrap();
         let (columns, rows) = (2 * TILE, TILE);
         for y in (0..height).step_by(rows) {
             for x in (0..width).step_by(columns) {
@@ -163,7 +168,7 @@ mod tests {
         for (extra, written) in [(Some(1), Some(1)), (Some(2), Some(2)), (Some(0), Some(0)), (None, Some(2))] {
             let file = File::create(&path).unwrap();
             let info = ImageInfo { width: 9, height: 9, channels: 4, pixel: PixelType::U8 };
-            TiffSink::begin(&file, info, extra).unwrap();
+            TiffSink::begin(&file, info, extra, &Metadata::default()).unwrap();
             assert_eq!(TiffSource::open(&path).unwrap().extra(), written);
         }
     }

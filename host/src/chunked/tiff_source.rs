@@ -11,7 +11,7 @@ use tiff::decoder::{Decoder, Limits};
 use tiff::tags::Tag;
 
 use super::{ImageInfo, Value};
-use crate::files::{AnyReader, buffered, escaped, guarded};
+use crate::files::{AnyReader, Metadata, buffered, escaped, guarded, tiff_metadata};
 use crate::{Error, Result};
 
 type TiffDecoder = Decoder<AnyReader<'static>>;
@@ -30,6 +30,7 @@ struct Page {
 pub struct TiffSource {
     path: PathBuf,
     page: Page,
+    metadata: Metadata,
     /// Decoders that no thread uses. Each has a file of its own, because decoding moves the file's position.
     idle: Mutex<Vec<TiffDecoder>>,
 }
@@ -43,7 +44,9 @@ impl TiffSource {
         let blame = |reason: String| Error::File { path: path.into(), reason };
         let mut decoder = guarded(|| open(path)).map_err(blame)?;
         let page = guarded(|| describe(&mut decoder)).map_err(blame)?;
-        Ok(Self { path: path.into(), page, idle: Mutex::new(vec![decoder]) })
+        let file = File::open(path).map_err(|error| blame(error.to_string()))?;
+        let metadata = guarded(|| tiff_metadata(&mut buffered(file), page.info.channels)).map_err(blame)?;
+        Ok(Self { path: path.into(), page, metadata, idle: Mutex::new(vec![decoder]) })
     }
 
     /// Size and type.
@@ -56,6 +59,12 @@ impl TiffSource {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What the file says apart from its values.
+    #[must_use]
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
     }
 
     pub(super) fn extra(&self) -> Option<u16> {

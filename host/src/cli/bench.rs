@@ -15,6 +15,7 @@ use indicatif::ProgressBar;
 use serde_json::Value;
 
 use super::accuracy::AccuracyArgs;
+use super::filter::identity;
 use super::{NoDevice, OrUsage, Outcome, Usage, interrupt, output};
 
 /// Measure every variant on this machine, each verified first
@@ -223,7 +224,7 @@ impl Args {
         let mut outputs: Vec<Output<'_>> = Vec::new();
         for (path, option, format) in places {
             let Some(path) = path else { continue };
-            if let Some(other) = outputs.iter().find(|other| other.path == path) {
+            if let Some(other) = outputs.iter().find(|other| identity(other.path) == identity(path)) {
                 bail!("{} and {option} can't both go to {}", other.option, escaped(path));
             }
             let output = Output { option, path, format };

@@ -10,9 +10,10 @@ use faltung::plan::Limits;
 use faltung::plan::cost::Costs;
 use faltung::{DeviceChoice, calibration};
 use host::calibrate::{Matrix, Quality, calibrate};
-use host::files::{self, OverwritePolicy};
+use host::files::{self, OverwritePolicy, escaped};
 
-use super::{Outcome, Usage, output};
+use super::filter::identity;
+use super::{OrUsage, Outcome, Usage, output};
 
 /// Measure this GPU's kernels, so that `auto` takes the fastest one
 ///
@@ -50,6 +51,8 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
         Some(path) => path.clone(),
         None => calibration::file(&gpu.name).context("there is no folder for caches; --output FILE names a file")?,
     };
+    let outputs = [("--output", Some(&path)), ("--times", args.times.as_ref()), ("--matrix", args.matrix.as_ref())];
+    check_outputs(&outputs).or_usage()?;
     let show = &mut |step: &str| output::message(format_args!("measuring {step}"));
     let start = Instant::now();
     let found = calibrate(&device, &today(), show)?;
@@ -86,6 +89,21 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
+/// Checks, before minutes of measuring, that the files can be written and are not one. Makes their folders.
+fn check_outputs(outputs: &[(&str, Option<&PathBuf>)]) -> Result<()> {
+    let outputs: Vec<_> = outputs.iter().filter_map(|&(option, path)| Some((option, path?))).collect();
+    for (place, &(option, path)) in outputs.iter().enumerate() {
+        if let Some((other, _)) = outputs[..place].iter().find(|(_, other)| identity(other) == identity(path)) {
+            bail!("{other} and {option} can't both go to {}", escaped(path));
+        }
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).with_context(|| format!("{option}: {}: can't be made", escaped(folder)))?;
+        }
+        files::check_writable(path, OverwritePolicy::Replace).context(option.to_owned())?;
+    }
+    Ok(())
+}
+
 /// The quality of choices, for people.
 fn report(name: &str, quality: &Quality) -> String {
     let Quality { cells, above_1_25, without_time, worst, .. } = quality;
@@ -118,6 +136,29 @@ fn today() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn outputs_are_checked_before_the_measurement() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let check = |output: &str, times: &str| {
+            let result = check_outputs(&[("--output", Some(&path(output))), ("--times", Some(&path(times)))]);
+            result.map_err(|error| format!("{error:#}"))
+        };
+        check("new/a.json", "b.csv").unwrap();
+        // Nothing but the folder is made.
+        assert!(path("new").is_dir() && !path("new/a.json").exists() && !path("b.csv").exists());
+        fs::write(path("file"), "").unwrap();
+        for (output, times, words) in [
+            ("a", "new/../a", "--output and --times can't both go to "),
+            ("a", "new", "--times: "),
+            ("a", "file/b", "--times: "),
+            ("new", "b", "is not an ordinary file"),
+        ] {
+            let error = check(output, times).unwrap_err();
+            assert!(error.contains(words), "{error}");
+        }
+    }
 
     #[test]
     fn a_file_is_whole_and_has_its_folder() {

@@ -102,9 +102,10 @@ fn amount(text: &str) -> Result<f64> {
         Some((at, 'T')) => (&number[..at], 1e12),
         _ => (number, 1.0),
     };
-    let value: f64 = digits.trim_end().parse().map_err(|_| anyhow!("a number was expected, such as 1e12 or 5GB/s"))?;
-    ensure!(value > 0.0 && value.is_finite(), "a number above 0 was expected, not {text}");
-    Ok(value * unit)
+    let number: f64 = digits.trim_end().parse().map_err(|_| anyhow!("a number was expected, such as 1e12 or 5GB/s"))?;
+    let value = number * unit;
+    ensure!(value > 0.0 && value.is_finite(), "a number above 0 and of at most 1e308 was expected, not {text}");
+    Ok(value)
 }
 
 /// A number from 0 on.
@@ -175,7 +176,7 @@ mod tests {
         for (text, expected) in [("5GB/s", 5e9), ("1e12", 1e12), ("300G", 3e11), ("0.5", 0.5), ("2 TB/s", 2e12)] {
             assert_eq!(amount(text).unwrap(), expected, "{text}");
         }
-        for text in ["", "GB/s", "-1", "0", "NaN", "inf", "5X", "1e400"] {
+        for text in ["", "GB/s", "-1", "0", "NaN", "inf", "5X", "1e400", "1e308T"] {
             assert!(amount(text).is_err(), "{text}");
         }
     }

@@ -3,7 +3,8 @@
 /// The meaning of the values of a picture, by its file format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
-    /// Colours as they are shown. The last of two or four channels is alpha; the colours are not multiplied by it.
+    /// Colours as they are shown. The last of two or four channels is alpha. The colours are multiplied by it only if
+    /// [`Metadata::premultiplied`](super::Metadata::premultiplied) says so.
     #[default]
     Colours,
     /// Colours in linear light, multiplied by the alpha in the last of two or four channels: OpenEXR.

@@ -10,7 +10,7 @@ use image::{EncodableLayout, ExtendedColorType, ImageEncoder};
 
 use super::{AnyImage, Format, Picture, WriteOptions, jpeg, npy, png, tiff_write};
 
-/// Writes a picture in a format that [holds](Format::check) it.
+/// Writes a picture in a format that holds its [values](Format::check) and [sides](Format::check_sides).
 pub(super) fn write(
     mut writer: impl Write + Seek,
     format: Format,

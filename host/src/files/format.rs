@@ -36,22 +36,32 @@ pub enum Format {
     Npy,
 }
 
-/// One line of the table: name, extensions, types, channels.
-struct Row(Format, &'static str, &'static [&'static str], &'static [PixelType], &'static [usize]);
+/// One line of the table: name, extensions, types, channels, the largest side.
+struct Row(Format, &'static str, &'static [&'static str], &'static [PixelType], &'static [usize], usize);
+
+/// The format has 16 bits for a side, but libjpeg, through which most programs read it, takes no more than this
+/// (`JPEG_MAX_DIMENSION`).
+const JPEG_SIDE: usize = 65_500;
+
+/// The format has 14 bits for a side less one, but decoders take no more than this (`WEBP_MAX_DIMENSION` of libwebp).
+const WEBP_SIDE: usize = 16_383;
+
+/// Of the other formats: more than a picture here has.
+const ANY_SIDE: usize = 1 << 30;
 
 const TABLE: [Row; 12] = [
-    Row(Format::Png, "PNG", &["png"], &[U8, U16], &[1, 2, 3, 4]),
-    Row(Format::Jpeg, "JPEG", &["jpg", "jpeg"], &[U8], &[1, 3]),
-    Row(Format::Tiff, "TIFF", &["tif", "tiff"], &[U8, U16, F32], &[1, 2, 3, 4]),
-    Row(Format::Bmp, "BMP", &["bmp"], &[U8], &[1, 3, 4]),
-    Row(Format::Pgm, "PGM", &["pgm"], &[U8, U16], &[1]),
-    Row(Format::Ppm, "PPM", &["ppm"], &[U8, U16], &[3]),
-    Row(Format::Pnm, "PNM", &["pnm"], &[U8, U16], &[1, 3]),
-    Row(Format::Pam, "PAM", &["pam"], &[U8, U16], &[1, 2, 3, 4]),
-    Row(Format::WebP, "WebP", &["webp"], &[U8], &[1, 2, 3, 4]),
-    Row(Format::Qoi, "QOI", &["qoi"], &[U8], &[3, 4]),
-    Row(Format::Exr, "OpenEXR", &["exr"], &[F32], &[3, 4]),
-    Row(Format::Npy, "NumPy's .npy", &["npy"], &[U8, U16, F32], &[1, 2, 3, 4]),
+    Row(Format::Png, "PNG", &["png"], &[U8, U16], &[1, 2, 3, 4], ANY_SIDE),
+    Row(Format::Jpeg, "JPEG", &["jpg", "jpeg"], &[U8], &[1, 3], JPEG_SIDE),
+    Row(Format::Tiff, "TIFF", &["tif", "tiff"], &[U8, U16, F32], &[1, 2, 3, 4], ANY_SIDE),
+    Row(Format::Bmp, "BMP", &["bmp"], &[U8], &[1, 3, 4], ANY_SIDE),
+    Row(Format::Pgm, "PGM", &["pgm"], &[U8, U16], &[1], ANY_SIDE),
+    Row(Format::Ppm, "PPM", &["ppm"], &[U8, U16], &[3], ANY_SIDE),
+    Row(Format::Pnm, "PNM", &["pnm"], &[U8, U16], &[1, 3], ANY_SIDE),
+    Row(Format::Pam, "PAM", &["pam"], &[U8, U16], &[1, 2, 3, 4], ANY_SIDE),
+    Row(Format::WebP, "WebP", &["webp"], &[U8], &[1, 2, 3, 4], WEBP_SIDE),
+    Row(Format::Qoi, "QOI", &["qoi"], &[U8], &[3, 4], ANY_SIDE),
+    Row(Format::Exr, "OpenEXR", &["exr"], &[F32], &[3, 4], ANY_SIDE),
+    Row(Format::Npy, "NumPy's .npy", &["npy"], &[U8, U16, F32], &[1, 2, 3, 4], ANY_SIDE),
 ];
 
 /// The extension of the one format that is read and not written: its pixels have one bit.
@@ -101,7 +111,7 @@ impl Format {
     /// # Errors
     /// [`Error::Unsupported`] if not.
     pub fn check(self, path: &Path, pixel: PixelType, channels: usize) -> Result<()> {
-        let Row(_, _, _, types, counts) = self.row();
+        let Row(_, _, _, types, counts, _) = self.row();
         if types.contains(&pixel) && counts.contains(&channels) {
             return Ok(());
         }
@@ -113,8 +123,40 @@ impl Format {
     /// # Errors
     /// [`Error::Unsupported`] if not.
     pub fn check_type(self, path: &Path, pixel: PixelType) -> Result<()> {
-        let Row(_, _, _, types, _) = self.row();
+        let Row(_, _, _, types, _, _) = self.row();
         if types.contains(&pixel) { Ok(()) } else { Err(self.unsupported(path, pixel.name().to_owned())) }
+    }
+
+    /// Whether the format holds pictures of this width and height; `path` is for the message.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if not.
+    pub fn check_sides(self, path: &Path, width: usize, height: usize) -> Result<()> {
+        let Row(_, format, _, _, _, most) = self.row();
+        if width.max(height) <= *most {
+            return Ok(());
+        }
+        let holds = format!("at most {most} columns and rows");
+        Err(Error::Unsupported { path: path.into(), format, holds, found: format!("{width} x {height}") })
+    }
+
+    /// The name in messages.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.row().1
+    }
+
+    /// Whether the format holds so many channels, of some type.
+    #[must_use]
+    pub fn holds_channels(self, channels: usize) -> bool {
+        self.row().4.contains(&channels)
+    }
+
+    /// Whether colours are never multiplied by alpha in this format. TIFF says which they are, those of OpenEXR always
+    /// are, and `.npy` has no alpha.
+    #[must_use]
+    pub fn has_straight_alpha(self) -> bool {
+        !matches!(self, Self::Tiff | Self::Exr | Self::Npy)
     }
 
     fn row(self) -> &'static Row {
@@ -122,7 +164,7 @@ impl Format {
     }
 
     fn unsupported(self, path: &Path, found: String) -> Error {
-        let Row(_, format, _, types, counts) = self.row();
+        let Row(_, format, _, types, counts, _) = self.row();
         let types: Vec<_> = types.iter().map(|pixel| pixel.name()).collect();
         let counts: Vec<_> = counts.iter().map(ToString::to_string).collect();
         let plural = if counts.as_slice() == ["1"] { "" } else { "s" };
@@ -154,6 +196,17 @@ mod tests {
         assert!(Format::Exr.check(Path::new("a.exr"), F32, 4).is_ok());
         let error = Format::Jpeg.check_type(Path::new("a.jpg"), U16).unwrap_err();
         assert_eq!(error.to_string(), "a.jpg: JPEG holds u8 in 1 or 3 channels, not u16");
+    }
+
+    #[test]
+    fn sides_have_a_limit() {
+        let path = Path::new("a.webp");
+        assert!(Format::WebP.check_sides(path, 16_383, 16_383).is_ok());
+        let error = Format::WebP.check_sides(path, 1, 16_384).unwrap_err();
+        assert_eq!(error.to_string(), "a.webp: WebP holds at most 16383 columns and rows, not 1 x 16384");
+        assert!(
+            Format::Jpeg.check_sides(path, 65_500, 1).is_ok() && Format::Jpeg.check_sides(path, 65_501, 1).is_err()
+        );
     }
 
     #[test]

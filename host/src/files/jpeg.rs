@@ -13,9 +13,6 @@ use super::{AnyImage, Metadata, Picture, WriteOptions, limits};
 
 /// The quality of what is written, of 100, where none is asked for.
 pub const JPEG_QUALITY: u8 = 95;
-/// The format has 16 bits for a side, but libjpeg, through which most programs read it, takes no more than this
-/// (`JPEG_MAX_DIMENSION`).
-const JPEG_SIDE: u16 = 65_500;
 /// What EXIF data in a segment begin with.
 const EXIF: &[u8] = b"Exif\0\0";
 /// Bytes of EXIF data that a segment has room for.
@@ -261,9 +258,8 @@ pub(super) fn write(mut writer: impl Write, picture: &Picture, options: WriteOpt
         unreachable!("JPEG holds u8 alone, which Format::check says");
     };
     let (columns, rows, channels) = (image.width(), image.height(), image.channels());
-    let side = |side: usize| u16::try_from(side).ok().filter(|&side| side <= JPEG_SIDE);
-    let (Some(width), Some(height)) = (side(columns), side(rows)) else {
-        return Err(format!("JPEG has at most {JPEG_SIDE} columns and rows, this picture {columns} x {rows}"));
+    let (Ok(width), Ok(height)) = (u16::try_from(columns), u16::try_from(rows)) else {
+        unreachable!("a side of a JPEG has 16 bits, which Format::check_sides says");
     };
     let metadata = &picture.metadata;
     let colour = if channels == 1 { ColorType::Luma } else { ColorType::Rgb };

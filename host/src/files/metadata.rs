@@ -40,7 +40,8 @@ pub struct Metadata {
     pub png_colour: Vec<([u8; 4], Vec<u8>)>,
     /// How often JPEG's brightness is sampled for each sample of its colours: columns and rows.
     pub jpeg_sampling: Option<(u8, u8)>,
-    /// TIFF: colours are already multiplied by alpha.
+    /// TIFF: colours are already multiplied by alpha. Formats with [straight alpha](Format::has_straight_alpha) get
+    /// them divided by it.
     pub premultiplied: bool,
     /// The metadata that reading dropped, such as "XMP".
     pub dropped: BTreeSet<&'static str>,
@@ -60,6 +61,9 @@ impl Metadata {
         if swaps_sides(orientation) {
             self.jpeg_sampling = self.jpeg_sampling.map(|(columns, rows)| (rows, columns));
             self.resolution = self.resolution.map(|Resolution { x, y }| Resolution { x: y, y: x });
+            if let Some(exif) = &mut self.exif {
+                swap_sides(exif);
+            }
         }
     }
 
@@ -77,7 +81,7 @@ impl Metadata {
     /// can't hold.
     #[must_use]
     pub fn lost_in(&self, format: Format) -> BTreeSet<&'static str> {
-        use Format::{Jpeg, Png, Tiff, WebP};
+        use Format::{Exr, Jpeg, Png, Tiff, WebP};
         let mut lost = self.dropped.clone();
         let mut note = |has: bool, holds: &[Format], what| {
             if has && !holds.contains(&format) {
@@ -89,7 +93,8 @@ impl Metadata {
         let exif: &[Format] = if jpeg_fits { &[Png, Jpeg, WebP] } else { &[Png, WebP] };
         note(self.exif.is_some(), exif, "EXIF");
         note(self.resolution.is_some(), &[Png, Jpeg, Tiff], "the resolution");
-        note(self.premultiplied, &[Tiff], "that the colours are multiplied by alpha");
+        let is_lost = self.premultiplied && !format.has_straight_alpha();
+        note(is_lost, &[Tiff, Exr], "that the colours are multiplied by alpha");
         // A profile replaces it, and a file without either is taken for sRGB.
         let says_more = self.icc_profile.is_none() && self.png_colour.iter().any(|chunk| !is_srgb(chunk));
         note(says_more, &[Png], "PNG's gamma and primaries");
@@ -121,16 +126,47 @@ fn remove_thumbnail(exif: &mut [u8]) {
     let _ = try_remove_thumbnail(exif);
 }
 
+/// A number of 16 bits in EXIF data.
+fn short(exif: &[u8], at: usize) -> Option<usize> {
+    let bytes = exif.get(at..at.checked_add(2)?)?.try_into().ok()?;
+    Some(usize::from(if exif.starts_with(b"MM") { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) }))
+}
+
+/// A number of 32 bits in EXIF data.
+fn long(exif: &[u8], at: usize) -> Option<usize> {
+    let bytes = exif.get(at..at.checked_add(4)?)?.try_into().ok()?;
+    Some(if exif.starts_with(b"MM") { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) } as usize)
+}
+
+/// Exchanges what EXIF data say of the columns and of the rows.
+fn swap_sides(exif: &mut [u8]) {
+    let Some(main) = long(exif, 4) else { return };
+    // ImageWidth and ImageLength; XResolution and YResolution.
+    swap_values(exif, main, 0x0100, 0x0101);
+    swap_values(exif, main, 0x011A, 0x011B);
+    if let Some(camera) = entry(exif, main, 0x8769).and_then(|at| long(exif, at + 8)) {
+        // PixelXDimension and PixelYDimension.
+        swap_values(exif, camera, 0xA002, 0xA003);
+    }
+}
+
+/// Exchanges the values of two tags of a directory, with their types. Without both of them nothing changes.
+fn swap_values(exif: &mut [u8], directory: usize, one: usize, other: usize) {
+    let (Some(one), Some(other)) = (entry(exif, directory, one), entry(exif, directory, other)) else { return };
+    for byte in 2..12 {
+        exif.swap(one + byte, other + byte);
+    }
+}
+
+/// Where a directory has the 12 bytes of a tag: the tag, the type, the number of values, and the value or its place.
+fn entry(exif: &[u8], directory: usize, tag: usize) -> Option<usize> {
+    let first = directory.checked_add(2)?;
+    let mut entries = (0..short(exif, directory)?).map(|number| first + 12 * number);
+    let at = entries.find(|&at| short(exif, at) == Some(tag))?;
+    exif.get(at..at + 12).map(|_| at)
+}
+
 fn try_remove_thumbnail(exif: &mut [u8]) -> Option<()> {
-    let big_endian = exif.starts_with(b"MM");
-    let short = |exif: &[u8], at: usize| {
-        let bytes = exif.get(at..at.checked_add(2)?)?.try_into().ok()?;
-        Some(usize::from(if big_endian { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) }))
-    };
-    let long = |exif: &[u8], at: usize| {
-        let bytes = exif.get(at..at.checked_add(4)?)?.try_into().ok()?;
-        Some(if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) } as usize)
-    };
     let directory = long(exif, 4)?;
     let link = directory + 2 + 12 * short(exif, directory)?;
     let thumbnail = long(exif, link)?;
@@ -190,6 +226,52 @@ mod tests {
             for length in 0..exif(big).len() {
                 metadata = Metadata::default();
                 metadata.set_exif(exif(big)[..length].to_vec());
+            }
+        }
+    }
+
+    #[test]
+    fn exif_of_a_turned_picture_has_its_sides() {
+        for big in [false, true] {
+            let short = |number: u16| if big { number.to_be_bytes() } else { number.to_le_bytes() };
+            let long = |number: u32| if big { number.to_be_bytes() } else { number.to_le_bytes() };
+            let entry = |tag, kind: u16, value: u32| {
+                // A number of 16 bits stands in the first two bytes.
+                let value = if kind == 3 { [short(value as u16), [0; 2]].concat() } else { long(value).to_vec() };
+                [&short(tag)[..], &short(kind), &long(1), &value].concat()
+            };
+            // The columns have 16 bits, the rows 32.
+            let exif = |columns: &[u8], rows: &[u8], dimensions: [u32; 2], fractions: [u32; 2]| {
+                [
+                    if big { b"MM" } else { b"II" },
+                    &short(42)[..],
+                    &long(8),
+                    &short(5),
+                    columns,
+                    rows,
+                    &entry(0x011A, 5, fractions[0]),
+                    &entry(0x011B, 5, fractions[1]),
+                    &entry(0x8769, 4, 74),
+                    &long(0),
+                    &short(2),
+                    &entry(0xA002, 4, dimensions[0]),
+                    &entry(0xA003, 4, dimensions[1]),
+                    &long(0),
+                ]
+                .concat()
+            };
+            let stored = exif(&entry(0x0100, 3, 400), &entry(0x0101, 4, 300), [400, 300], [120, 128]);
+            let turned = exif(&entry(0x0100, 4, 300), &entry(0x0101, 3, 400), [300, 400], [128, 120]);
+            let after = |orientation, exif: &[u8]| {
+                let mut metadata = Metadata { exif: Some(exif.to_vec()), ..Metadata::default() };
+                metadata.turn(orientation);
+                metadata.exif.unwrap()
+            };
+            assert_eq!(after(Orientation::Rotate90, &stored), turned);
+            assert_eq!(after(Orientation::Rotate180, &stored), stored);
+            // Cut off anywhere, it is no reason to panic.
+            for length in 0..stored.len() {
+                assert_eq!(after(Orientation::Rotate270, &stored[..length]).len(), length);
             }
         }
     }

@@ -18,8 +18,9 @@
 //! become RGB. Grey of 1 to 4 bits becomes u8 from 0 to 255. PNM with another greatest value than 255 or 65,535 is
 //! stretched to that. TIFF whose 0 is white is turned around, and its f16 becomes f32. A file's content says what it is
 //! when it is read, the extension when it is written. Of several frames or pages the first is read. JPEG is written
-//! with up to 65,500 columns and rows, WebP without loss; grey and palette come back from BMP and WebP as RGB. TIFF is
-//! read uncompressed and compressed with LZW, Deflate, PackBits, JPEG or CCITT group 4, not with Zstandard or WebP.
+//! with up to 65,500 columns and rows, WebP without loss and with up to 16,383; grey and palette come back from BMP and
+//! WebP as RGB. TIFF is read uncompressed and compressed with LZW, Deflate, PackBits, JPEG or CCITT group 4, not with
+//! Zstandard or WebP.
 //!
 //! # Metadata
 //! Reading applies the EXIF orientation. The rest is [`Metadata`]:
@@ -43,6 +44,7 @@
 //! In `.npy`, a picture is an array of height x width or height x width x channels, of either byte order and in C or
 //! Fortran order; it is written little-endian in C order, with two dimensions if it has one channel.
 
+mod alpha;
 mod atomic_write;
 mod content;
 mod decode;
@@ -79,6 +81,8 @@ pub use jpeg::JPEG_QUALITY;
 pub use limits::{MEMORY_CONSTANT, MEMORY_MULTIPLE};
 pub use metadata::{MOST_METADATA, Metadata, Resolution};
 pub(crate) use npy::{Layout as NpyLayout, layout as npy_layout};
+pub(crate) use tiff_read::metadata_of_page as tiff_metadata;
+pub(crate) use tiff_write::metadata as write_tiff_metadata;
 
 pub use unfinished::PREFIX as UNFINISHED;
 
@@ -87,6 +91,9 @@ pub const MOST_BYTES: u64 = 8 << 30;
 
 /// Bytes that are read of a picture that comes through a pipe, before it is decoded: 1 GiB.
 const MOST_PIPED: u64 = 1 << 30;
+
+/// The path of the standard input.
+pub const STANDARD_INPUT: &str = "/dev/stdin";
 
 macro_rules! each_type {
     ($pixels:expr, $image:ident => $body:expr) => {
@@ -188,6 +195,7 @@ impl Picture {
     fn write_path(&self, path: &Path, existing: OverwritePolicy, options: WriteOptions) -> Result<()> {
         let format = Format::of(path)?;
         format.check(path, self.pixels.pixel_type(), self.pixels.channels())?;
+        format.check_sides(path, self.pixels.width(), self.pixels.height())?;
         // Most encoders hold their compressed output in memory. An allocation that fails there would end the process.
         let values = self.pixels.width() * self.pixels.height() * self.pixels.channels();
         let bytes = (values * self.pixels.pixel_type().bytes()) as u64;
@@ -195,7 +203,9 @@ impl Picture {
             let reason = format!("there is not enough memory to encode its {bytes} bytes");
             return Err(Error::File { path: path.into(), reason });
         };
-        atomic_write::write(path, existing, |file| encode::write(file, format, self, options))
+        let straight = alpha::straight(self, format)?;
+        let picture = straight.as_ref().unwrap_or(self);
+        atomic_write::write(path, existing, |file| encode::write(file, format, picture, options))
     }
 }
 
@@ -313,11 +323,31 @@ pub(crate) fn guarded<T>(decode: impl FnOnce() -> Result<T, String>) -> Result<T
 
 fn open(path: &Path) -> Result<File> {
     let blame = |error: std::io::Error| Error::File { path: path.into(), reason: error.to_string() };
-    let file = File::open(path).map_err(blame)?;
+    let file = match standard_input(path) {
+        Some(duplicate) => duplicate.map_err(blame)?,
+        None => File::open(path).map_err(blame)?,
+    };
     if file.metadata().map_err(blame)?.is_dir() {
         return Err(Error::File { path: path.into(), reason: "is a folder".into() });
     }
     Ok(file)
+}
+
+/// A duplicate of the standard input, if that is what is asked for and it is no file. A socket has no path by which it
+/// could be opened. A file is opened by its path, because its position would be shared.
+#[cfg(unix)]
+fn standard_input(path: &Path) -> Option<std::io::Result<File>> {
+    use std::os::fd::AsFd;
+    let is_file = || std::fs::metadata(path).is_ok_and(|found| found.is_file());
+    if path != Path::new(STANDARD_INPUT) || is_file() {
+        return None;
+    }
+    Some(std::io::stdin().as_fd().try_clone_to_owned().map(File::from))
+}
+
+#[cfg(not(unix))]
+fn standard_input(_: &Path) -> Option<std::io::Result<File>> {
+    None
 }
 
 /// What every reader of pictures needs.

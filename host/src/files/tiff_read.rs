@@ -91,6 +91,17 @@ pub(super) fn memory(mut reader: AnyReader) -> Result<u64, String> {
     Ok(plan.memory())
 }
 
+/// The metadata of the first page, for a reader of its values that is not [`read`].
+pub(crate) fn metadata_of_page(reader: &mut AnyReader, channels: usize) -> Result<Metadata, String> {
+    let mut metadata = Metadata::default();
+    if let Some(directory) = Directory::read(reader) {
+        read_metadata(&directory, reader, &mut metadata)?;
+    }
+    metadata.keep_profile_for(channels);
+    metadata.premultiplied &= matches!(channels, 2 | 4);
+    Ok(metadata)
+}
+
 /// Keeps what a directory says, and gives the orientation.
 fn read_metadata(
     directory: &Directory,

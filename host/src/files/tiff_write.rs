@@ -6,7 +6,7 @@ use tiff::encoder::{DirectoryEncoder, Rational, TiffEncoder, TiffKind, TiffValue
 use tiff::tags::Tag;
 use tiff::{TiffError, TiffResult};
 
-use super::{AnyImage, Picture};
+use super::{AnyImage, Metadata, Picture};
 use faltung::{Image, Pixel};
 
 /// The least bytes of a strip. A reader of a part reads only some strips.
@@ -46,7 +46,7 @@ where
         // 1: alpha, which the colours are multiplied by. 2: alpha.
         page.write_tag(Tag::ExtraSamples, if picture.metadata.premultiplied { 1_u16 } else { 2 })?;
     }
-    metadata(&mut page, picture)?;
+    metadata(&mut page, &picture.metadata)?;
     let row = width * channels;
     let rows = (STRIP / (row * size_of::<T>())).clamp(1, height);
     let (mut offsets, mut lengths) = (Vec::new(), Vec::new());
@@ -60,11 +60,15 @@ where
     page.finish()
 }
 
-fn metadata<W: Write + Seek, K: TiffKind>(page: &mut DirectoryEncoder<'_, W, K>, picture: &Picture) -> TiffResult<()> {
-    if let Some(profile) = &picture.metadata.icc_profile {
+/// Writes the fields of the metadata that TIFF keeps: [`Metadata::lost_in`] names the others.
+pub(crate) fn metadata<W: Write + Seek, K: TiffKind>(
+    page: &mut DirectoryEncoder<'_, W, K>,
+    metadata: &Metadata,
+) -> TiffResult<()> {
+    if let Some(profile) = &metadata.icc_profile {
         page.write_tag(Tag::IccProfile, profile.as_slice())?;
     }
-    if let Some(resolution) = picture.metadata.resolution {
+    if let Some(resolution) = metadata.resolution {
         /// What fractions are of.
         const D: u32 = 100;
         let fraction = |number: f64| Rational { n: (number * f64::from(D)).round() as u32, d: D };

@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use faltung::chunked::{ChunkGrid, ChunkSink, ChunkedFilter, Failure, Progress, Report, Stage, WindowSource};
 use faltung::{Device, Filter, PixelFormat, PixelType, Problem, memory};
 use host::chunked::{ImageInfo, NpySink, OpenedSource, TILE, Task, TiffSink, Value, ZarrOptions, ZarrSink, is_zarr};
-use host::files::{self, DeferredSync, escaped};
+use host::files::{self, DeferredSync, Format, Metadata, escaped};
 
 use super::alpha::Alpha;
 use super::args::Args;
@@ -194,7 +194,12 @@ impl Job<'_> {
         let contents = |writer: &mut BufWriter<File>| {
             let file = writer.get_ref();
             let result = if is_tiff(output) {
-                let sink = TiffSink::begin(file, self.result, self.source.extra_samples())?;
+                let sink = TiffSink::begin(
+                    file,
+                    self.result,
+                    self.source.extra_samples(),
+                    self.source.metadata().unwrap_or(&Metadata::default()),
+                )?;
                 self.to_blocks::<T, U>(&devices, &sink, TILE)
             } else {
                 let sink = NpySink::begin(file, self.result).map_err(|error| error.to_string())?;
@@ -267,6 +272,7 @@ impl Job<'_> {
     fn devices(&self) -> Result<Vec<Device>> {
         let args = self.args;
         let devices = args.open_devices()?;
+        self.note_lost();
         if !args.quiet {
             let reason = devices[0].reason().filter(|_| args.device.is_auto());
             for note in super::notes(args, &devices[0], reason, std::slice::from_ref(self.filter)) {
@@ -357,6 +363,21 @@ impl Job<'_> {
         missing.sort_unstable();
         output::message(format_args!("{}", share.missing(&missing, is_zarr(&self.args.output))));
         Outcome::SomeFailed
+    }
+
+    /// Names what the result lacks of the input's file.
+    fn note_lost(&self) {
+        let input = escaped(&self.args.inputs[0]);
+        let Some(metadata) = self.source.metadata() else { return };
+        if let Some(more) = files::left_out(&self.args.inputs[0]) {
+            self.say(format_args!("note: {input}: {more}"));
+        }
+        // Zarr arrays hold as little of it as `.npy` does.
+        let format = if is_tiff(&self.args.output) { Format::Tiff } else { Format::Npy };
+        let lost: Vec<_> = metadata.lost_in(format).into_iter().collect();
+        if !lost.is_empty() {
+            self.say(format_args!("note: {input}: not kept: {}", lost.join(", ")));
+        }
     }
 
     fn say(&self, text: std::fmt::Arguments<'_>) {

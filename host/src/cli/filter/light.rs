@@ -27,6 +27,12 @@ pub(super) fn decode(value: f32, pixel: PixelType) -> f32 {
     (decoded(f64::from(value) / most) * most) as f32
 }
 
+/// The inverse of [`decode`], not rounded.
+pub(super) fn encode(light: f32, pixel: PixelType) -> f32 {
+    let most = f64::from(white(pixel));
+    (encoded(f64::from(light) / most) * most) as f32
+}
+
 /// The first `coloured` channels, which hold values of this type, in linear light.
 pub(super) fn decode_image(image: &mut Image<f32>, coloured: usize, pixel: PixelType) {
     let table: Vec<f32> = match pixel {
@@ -42,8 +48,7 @@ pub(super) fn decode_image(image: &mut Image<f32>, coloured: usize, pixel: Pixel
 
 /// The inverse of [`decode_image`], not rounded.
 pub(super) fn encode_image(image: &mut Image<f32>, coloured: usize, pixel: PixelType) {
-    let most = f64::from(white(pixel));
-    each(image, coloured, |value| (encoded(f64::from(value) / most) * most) as f32);
+    each(image, coloured, |value| encode(value, pixel));
 }
 
 fn each(image: &mut Image<f32>, coloured: usize, convert: impl Fn(f32) -> f32 + Sync) {

@@ -23,6 +23,7 @@ use host::files::{DeferredSync, Picture, decoded_bytes};
 
 pub(super) use self::args::Args;
 use self::compute::Compute;
+pub(super) use self::paths::identity;
 use self::paths::{Inputs, Job};
 use self::pictures::{Pictures, ReadAhead};
 use self::progress::Progress;
@@ -45,6 +46,14 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
         jobs.retain(|job| !job.has_result());
     }
     let kept_before = found - jobs.len();
+    if kept_before > 0 && jobs.is_empty() && failed.is_empty() && empty.is_empty() {
+        // No device is needed.
+        if !args.quiet {
+            passed_over.iter().for_each(|line| output::message(format_args!("{line}")));
+            say_kept(kept_before);
+        }
+        return Ok(Outcome::Done);
+    }
     // Opening a GPU takes about as long as decoding a large picture, so both run at once.
     let first = jobs.first().and_then(|job| ReadAhead::begin(job, args.overwrite));
     let cpu_is_first = match &jobs[..] {
@@ -113,10 +122,15 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
         output::message(format_args!("{}", progress.summary(&summary)));
     }
     if kept > 0 && !args.quiet {
-        let s = if kept == 1 { "" } else { "s" };
-        output::message(format_args!("{kept} result{s} existed and {} kept", if kept == 1 { "is" } else { "are" }));
+        say_kept(kept);
     }
     Ok(if failed > 0 || !empty.is_empty() || synced.is_err() { Outcome::SomeFailed } else { Outcome::Done })
+}
+
+/// Says how many results were not computed again.
+fn say_kept(kept: usize) {
+    let (s, are) = if kept == 1 { ("", "is") } else { ("s", "are") };
+    output::message(format_args!("{kept} result{s} existed and {are} kept"));
 }
 
 /// The filters on each device. If a device is lost, the others do its work, and the CPU if there is one.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow, bail};
 use faltung::PixelType;
-use host::files::{Format, OverwritePolicy, escaped};
+use host::files::{Format, OverwritePolicy, STANDARD_INPUT, escaped};
 
 use super::pattern;
 
@@ -19,9 +19,6 @@ pub(super) struct Job {
     pub(super) input: PathBuf,
     pub(super) output: PathBuf,
 }
-
-/// The path that stands for `-`.
-const STANDARD_INPUT: &str = "/dev/stdin";
 
 impl Job {
     /// Whether the result exists as a file, also through a link.
@@ -296,7 +293,7 @@ pub(super) fn check_quality(jobs: &[Job]) -> Result<()> {
 }
 
 /// A key that is equal for two paths to one file, whether it exists or not.
-fn identity(path: &Path) -> (PathBuf, OsString) {
+pub(in crate::cli) fn identity(path: &Path) -> (PathBuf, OsString) {
     if let Ok(canonical) = path.canonicalize() {
         return (canonical, OsString::new());
     }

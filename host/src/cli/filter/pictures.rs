@@ -58,8 +58,8 @@ pub(super) struct Pictures<'a> {
     kept: AtomicUsize,
     /// The picture that is read ahead.
     ahead: Mutex<Option<ReadAhead>>,
-    /// The lost metadata that was reported.
-    lost: Mutex<BTreeSet<&'static str>>,
+    /// The lost metadata and the conversions that were reported.
+    said: Mutex<BTreeSet<&'static str>>,
     /// The pictures whose values saturate.
     saturated: Tally,
 }
@@ -70,7 +70,7 @@ const LONG: Duration = Duration::from_secs(10);
 impl<'a> Pictures<'a> {
     pub(super) fn new(args: &'a Args, steps: &'a Steps, progress: &'a Progress, ahead: Option<ReadAhead>) -> Self {
         let (kept, saturated) = (AtomicUsize::new(0), Tally::default());
-        Self { args, steps, progress, kept, ahead: Mutex::new(ahead), lost: Mutex::default(), saturated }
+        Self { args, steps, progress, kept, ahead: Mutex::new(ahead), said: Mutex::default(), saturated }
     }
 
     /// Takes the picture of this job that was read ahead, if it was.
@@ -98,7 +98,7 @@ impl<'a> Pictures<'a> {
 
     /// Filters a picture. Announces a long computation.
     pub(super) fn compute(&self, compute: &mut Compute<'_>, job: &Job, picture: Picture) -> Result<Picture> {
-        let Picture { pixels, content, .. } = &picture;
+        let pixels = &picture.pixels;
         let output = self.output_type(pixels);
         if !self.args.quiet {
             if let Some(expected) = compute.expected(pixels, output, !self.steps.is_single_convolution())
@@ -110,7 +110,7 @@ impl<'a> Pictures<'a> {
                 self.progress.say(format_args!("note: {}: {note}", job.name()));
             }
         }
-        let filtered = self.steps.apply(compute, pixels, *content, output);
+        let filtered = self.steps.apply(compute, &picture, output);
         let (filtered, saturation) = filtered.with_context(|| job.name().to_string())?;
         self.saturated.add(job.name(), saturation);
         if let Some((error, other)) = compute.take_loss() {
@@ -129,13 +129,24 @@ impl<'a> Pictures<'a> {
         Ok(Picture { pixels: filtered, ..picture })
     }
 
+    /// Says what becomes of the pictures of one `kind`, once.
+    fn say_once(&self, job: &Job, kind: &'static str, what: &str) {
+        if self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(kind) {
+            self.progress.say(format_args!("note: {}: {what}{}", job.name(), self.once()));
+        }
+    }
+
+    /// What ends a note that is not repeated.
+    fn once(&self) -> &'static str {
+        if self.progress.is_of_several() { " (said of the first picture only)" } else { "" }
+    }
+
     /// Reports the metadata that the result loses, each kind once.
     fn note_lost(&self, job: &Job, picture: &Picture, format: Format) {
-        let mut said = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let new: Vec<_> = picture.metadata.lost_in(format).into_iter().filter(|what| said.insert(what)).collect();
         if !new.is_empty() {
-            let once = if self.progress.is_of_several() { " (said of the first picture only)" } else { "" };
-            self.progress.say(format_args!("note: {}: not kept: {}{once}", job.name(), new.join(", ")));
+            self.progress.say(format_args!("note: {}: not kept: {}{}", job.name(), new.join(", "), self.once()));
         }
     }
 
@@ -195,20 +206,44 @@ impl Work for Pictures<'_> {
             Some(ahead) => ahead.picture.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
             None => Picture::read(&job.input),
         };
-        let picture = picture.map_err(|error| job.blame(error))?;
-        let pixels = &picture.pixels;
+        let mut picture = picture.map_err(|error| job.blame(error))?;
         let format = Format::of(&job.output)?;
+        let channels = picture.pixels.channels();
+        let lacks_alpha = picture.content.has_alpha(channels)
+            && !format.holds_channels(channels)
+            && format.holds_channels(channels - 1);
+        if lacks_alpha && picture.has_opaque_alpha() {
+            picture = picture.without_alpha()?;
+            if !self.args.quiet {
+                let what = format!("alpha is left out: it is opaque everywhere, and {} holds none", format.name());
+                self.say_once(job, "opaque alpha", &what);
+            }
+        }
+        let pixels = &picture.pixels;
+        format
+            .check_sides(&job.output, pixels.width(), pixels.height())
+            .map_err(|error| anyhow!("{error} (another extension helps)"))?;
         format.check(&job.output, self.output_type(pixels), pixels.channels()).map_err(|error| {
             let fits = |pixel: &PixelType| format.check(&job.output, *pixel, pixels.channels()).is_ok();
             let types = [PixelType::U8, PixelType::U16, PixelType::F32];
             match types.iter().find(|pixel| fits(pixel)) {
                 Some(pixel) => anyhow!("{error} (--output-type {} or another extension helps)", pixel.name()),
+                None if lacks_alpha => {
+                    let holds = |format: Format| format.check(&job.output, self.output_type(pixels), channels).is_ok();
+                    let other = if holds(Format::Png) { ".png" } else { ".tif" };
+                    anyhow!("{error} (alpha is not opaque everywhere; an extension with alpha helps, such as {other})")
+                }
                 None => anyhow!("{error} (another extension helps)"),
             }
         })?;
         if !self.args.quiet {
             if let Some(more) = host::files::left_out(&job.input) {
                 self.progress.say(format_args!("note: {}: {more}", job.name()));
+            }
+            if picture.metadata.premultiplied && format.has_straight_alpha() {
+                let name = format.name();
+                let what = format!("colours are divided by alpha, because {name} does not hold them multiplied by it");
+                self.say_once(job, "straight alpha", &what);
             }
             self.note_lost(job, &picture, format);
         }

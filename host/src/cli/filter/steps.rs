@@ -6,7 +6,7 @@
 
 use anyhow::{Result, bail};
 use faltung::{AnyImage, Border, Filter, Image, Pixel, PixelType, Problem, white};
-use host::files::Content;
+use host::files::{Content, Picture};
 use rayon::prelude::*;
 
 use super::alpha::{self, Alpha};
@@ -91,10 +91,35 @@ struct Planes {
     alpha: Option<Image<f32>>,
 }
 
+impl Planes {
+    /// Converts colours that alpha has multiplied: divided by alpha, converted, and multiplied again. Where alpha is 0,
+    /// so are they.
+    fn for_straight_colours(&mut self, pixel: PixelType, convert: impl Fn(f32) -> f32 + Sync) {
+        let opaque = white(pixel);
+        let channels = self.colours.channels();
+        let planar = self.alpha.as_ref().map(Image::values);
+        let pixels = self.colours.values_mut().par_chunks_exact_mut(channels);
+        pixels.enumerate().for_each(|(place, pixel)| {
+            let (colours, alpha) = match planar {
+                Some(alpha) => (pixel, alpha[place]),
+                None => {
+                    let (alpha, colours) = pixel.split_last_mut().expect("a pixel has channels");
+                    (colours, *alpha)
+                }
+            };
+            let weight = alpha / opaque;
+            for value in colours {
+                *value = if weight <= 0.0 { 0.0 } else { convert(*value / weight) * weight };
+            }
+        });
+    }
+}
+
 /// What is the same for all steps of a picture.
 struct Setting {
     pixel: PixelType,
-    content: Content,
+    /// Whether colours are multiplied by alpha.
+    premultiplied: bool,
     border: Border,
     exact: bool,
     opaque: bool,
@@ -144,14 +169,13 @@ impl Steps {
     pub(super) fn apply(
         &self,
         compute: &mut Compute<'_>,
-        pixels: &AnyImage,
-        content: Content,
+        picture: &Picture,
         output: PixelType,
     ) -> host::Result<(AnyImage, Saturation)> {
-        match pixels {
-            AnyImage::U8(image) => self.apply_to(compute, image, content, output),
-            AnyImage::U16(image) => self.apply_to(compute, image, content, output),
-            AnyImage::F32(image) => self.apply_to(compute, image, content, output),
+        match &picture.pixels {
+            AnyImage::U8(image) => self.apply_to(compute, image, picture, output),
+            AnyImage::U16(image) => self.apply_to(compute, image, picture, output),
+            AnyImage::F32(image) => self.apply_to(compute, image, picture, output),
         }
     }
 
@@ -159,7 +183,7 @@ impl Steps {
         &self,
         compute: &mut Compute<'_>,
         image: &Image<T>,
-        content: Content,
+        picture: &Picture,
         output: PixelType,
     ) -> host::Result<(AnyImage, Saturation)> {
         fn converted<U: Pixel>((image, saturation): (Image<U>, Saturation)) -> (AnyImage, Saturation)
@@ -169,9 +193,9 @@ impl Steps {
             (image.into(), saturation)
         }
         Ok(match output {
-            PixelType::U8 => converted(self.convert::<T, u8>(compute, image, content)?),
-            PixelType::U16 => converted(self.convert::<T, u16>(compute, image, content)?),
-            PixelType::F32 => converted(self.convert::<T, f32>(compute, image, content)?),
+            PixelType::U8 => converted(self.convert::<T, u8>(compute, image, picture)?),
+            PixelType::U16 => converted(self.convert::<T, u16>(compute, image, picture)?),
+            PixelType::F32 => converted(self.convert::<T, f32>(compute, image, picture)?),
         })
     }
 
@@ -179,9 +203,11 @@ impl Steps {
         &self,
         compute: &mut Compute<'_>,
         image: &Image<T>,
-        content: Content,
+        picture: &Picture,
     ) -> host::Result<(Image<U>, Saturation)> {
+        let content = picture.content;
         let has_alpha = content.has_alpha(image.channels());
+        let premultiplied = has_alpha && (content == Content::LinearLight || picture.metadata.premultiplied);
         let planar_alpha = has_alpha && self.steps.iter().any(|step| step.alpha != Alpha::Plain);
         let linear = self.linear && content != Content::LinearLight;
         let opaque = planar_alpha && alpha::is_opaque(image);
@@ -199,17 +225,25 @@ impl Steps {
         let coloured = image.channels() - usize::from(has_alpha);
         // Integers have the bits of the exact sums; so do pictures of f32 unless another variant may compute them.
         let exact = T::TYPE != PixelType::F32 || U::TYPE != PixelType::F32;
-        let setting = Setting { pixel: T::TYPE, content, border, exact, opaque };
+        let setting = Setting { pixel: T::TYPE, premultiplied, border, exact, opaque };
 
         let mut planes = split(image, planar_alpha)?;
         if linear {
-            light::decode_image(&mut planes.colours, coloured, T::TYPE);
+            if premultiplied {
+                planes.for_straight_colours(T::TYPE, |value| light::decode(value, T::TYPE));
+            } else {
+                light::decode_image(&mut planes.colours, coloured, T::TYPE);
+            }
         }
         for step in &self.steps {
             planes = step.run(compute, planes, &setting)?;
         }
         if linear {
-            light::encode_image(&mut planes.colours, coloured, T::TYPE);
+            if premultiplied {
+                planes.for_straight_colours(T::TYPE, |value| light::encode(value, T::TYPE));
+            } else {
+                light::encode_image(&mut planes.colours, coloured, T::TYPE);
+            }
         }
         join(&planes)
     }
@@ -240,7 +274,7 @@ impl Step {
     fn run(&self, compute: &mut Compute<'_>, planes: Planes, setting: &Setting) -> host::Result<Planes> {
         let Planes { mut colours, mut alpha } = planes;
         let task = Task { filter: self.first, border: setting.border, exact: setting.exact, sums: true };
-        let straight = setting.content != Content::LinearLight;
+        let straight = !setting.premultiplied;
         let weighs = self.alpha == Alpha::Weighted && !setting.opaque;
         match self.kind {
             Kind::Convolve => {
@@ -272,13 +306,21 @@ impl Step {
                 both.for_each(|(x, &y)| *x = self.finish(length(*x, y)));
             }
             Kind::Unsharp { amount, threshold } => {
-                let blurred: Image<f32> = match alpha.as_ref().filter(|_| weighs && straight) {
-                    Some(alpha) => {
+                let blurred: Image<f32> = match alpha.as_ref().filter(|_| weighs) {
+                    Some(alpha) if straight => {
                         let weights = weights(alpha, setting.pixel);
                         let mut weighted = copy(&colours)?;
                         alpha::weigh(&mut weighted, &weights);
                         let mut blurred = compute.run(task, &weighted)?;
                         alpha::divide(&mut blurred, &self.mean_weights(compute, &weights, setting)?);
+                        blurred
+                    }
+                    // As visible as the pixel is: alpha stays.
+                    Some(alpha) => {
+                        let weights = weights(alpha, setting.pixel);
+                        let mut blurred = compute.run(task, &colours)?;
+                        alpha::divide(&mut blurred, &self.mean_weights(compute, &weights, setting)?);
+                        alpha::weigh(&mut blurred, &weights);
                         blurred
                     }
                     None => compute.run(task, &colours)?,

@@ -1,0 +1,100 @@
+//! Alpha where a format can't hold it as it is: multiplied with colours, or at all.
+
+use faltung::{Image, Pixel, PixelType};
+
+use super::{AnyImage, Format, Picture, each_type};
+use crate::Result;
+
+/// The picture with its colours divided by alpha. None if the format holds it as it is.
+pub(super) fn straight(picture: &Picture, format: Format) -> Result<Option<Picture>> {
+    let has_alpha = picture.content.has_alpha(picture.pixels.channels());
+    if !(has_alpha && picture.metadata.premultiplied && format.has_straight_alpha()) {
+        return Ok(None);
+    }
+    let pixels = each_type!(&picture.pixels, image => divided(image)?.into());
+    let mut metadata = picture.metadata.clone();
+    metadata.premultiplied = false;
+    Ok(Some(Picture { pixels, metadata, content: picture.content }))
+}
+
+impl Picture {
+    /// Whether it has alpha that hides nothing.
+    #[must_use]
+    pub fn has_opaque_alpha(&self) -> bool {
+        fn is_opaque<T: Pixel>(image: &Image<T>) -> bool {
+            let last = |pixel: &[T]| pixel.last().is_some_and(|alpha| alpha.to_f32() == opaque(T::TYPE));
+            image.values().chunks_exact(image.channels()).all(last)
+        }
+        self.content.has_alpha(self.pixels.channels()) && each_type!(&self.pixels, image => is_opaque(image))
+    }
+
+    /// The picture without its last channel, which must be alpha.
+    ///
+    /// # Errors
+    /// [`Error::Library`](crate::Error::Library) if there is no memory for it.
+    pub fn without_alpha(self) -> Result<Self> {
+        fn colours<T: Pixel>(image: &Image<T>) -> Result<AnyImage>
+        where
+            AnyImage: From<Image<T>>,
+        {
+            let channels = image.channels();
+            let mut result = Image::<T>::zeros(image.width(), image.height(), channels - 1)?;
+            let pixels = image.values().chunks_exact(channels);
+            for (to, from) in result.values_mut().chunks_exact_mut(channels - 1).zip(pixels) {
+                to.copy_from_slice(&from[..channels - 1]);
+            }
+            Ok(result.into())
+        }
+        let pixels = each_type!(&self.pixels, image => colours(image)?);
+        let mut metadata = self.metadata;
+        metadata.premultiplied = false;
+        Ok(Self { pixels, metadata, content: self.content })
+    }
+}
+
+/// The greatest alpha of a type.
+fn opaque(pixel: PixelType) -> f32 {
+    match pixel {
+        PixelType::U8 => 255.0,
+        PixelType::U16 => 65_535.0,
+        PixelType::F32 => 1.0,
+    }
+}
+
+/// Colours divided by alpha. What alpha hides is 0.
+fn divided<T: Pixel>(image: &Image<T>) -> Result<Image<T>> {
+    let opaque = opaque(T::TYPE);
+    let channels = image.channels();
+    let mut result = Image::<T>::zeros(image.width(), image.height(), channels)?;
+    let pixels = image.values().chunks_exact(channels);
+    for (to, from) in result.values_mut().chunks_exact_mut(channels).zip(pixels) {
+        let alpha = from[channels - 1].to_f32();
+        for (to, from) in to.iter_mut().zip(&from[..channels - 1]) {
+            *to = T::from_f32(if alpha <= 0.0 { 0.0 } else { from.to_f32() * opaque / alpha });
+        }
+        to[channels - 1] = from[channels - 1];
+    }
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::OverwritePolicy;
+
+    #[test]
+    fn colours_are_divided_where_alpha_is_straight() {
+        let folder = tempfile::tempdir().unwrap();
+        let values = vec![10_u8, 20, 30, 40, 0, 0, 0, 0, 9, 9, 9, 3, 1, 2, 3, 255];
+        let mut picture = Picture::from(Image::new(4, 1, 4, values.clone()).unwrap());
+        picture.metadata.premultiplied = true;
+        let straight = vec![64_u8, 128, 191, 40, 0, 0, 0, 0, 255, 255, 255, 3, 1, 2, 3, 255];
+        for (name, expected) in [("a.tif", &values), ("a.npy", &values), ("a.png", &straight), ("a.webp", &straight)] {
+            let path = folder.path().join(name);
+            picture.write(&path, OverwritePolicy::Keep).unwrap();
+            let found = Picture::read(&path).unwrap();
+            assert_eq!(found.pixels, Image::new(4, 1, 4, expected.clone()).unwrap().into(), "{name}");
+            assert_eq!(found.metadata.premultiplied, name == "a.tif");
+        }
+    }
+}
