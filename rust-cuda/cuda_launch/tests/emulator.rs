@@ -142,6 +142,28 @@ fn a_length_without_a_value_is_an_error() {
     }
 }
 
+/// `to[i] = step * i` for `count` elements.
+///
+/// # Safety
+/// - `to` holds `count` elements.
+#[kernel(lengths(to = count))]
+pub unsafe fn steps(to: GlobalMut<i32>, count: u32, step: i32) {
+    let i = thread::index_1d();
+    if i < count {
+        // SAFETY: i is below the length, checked above, and no other thread has this i.
+        unsafe { to.store(i as isize, step * i as i32) };
+    }
+}
+
+#[test]
+fn an_integer_that_no_length_depends_on_may_be_negative() {
+    let device = Device::emulator();
+    let mut to = device.output("to", 3).unwrap();
+    // SAFETY: the emulator checks every access.
+    unsafe { device.launch(&Launch::cover(3, 32), &Steps { to: &mut to, count: 3, step: -2 }) }.unwrap();
+    assert_eq!(device.download(&to).unwrap(), [0, -2, -4]);
+}
+
 #[test]
 fn an_array_of_another_device_is_refused() {
     let (device, other) = (Device::emulator(), Device::emulator());

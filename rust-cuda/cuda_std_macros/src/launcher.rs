@@ -1,7 +1,7 @@
 //! The struct that a launch takes: the arguments of a kernel by name.
 
-use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use proc_macro2::{TokenStream, TokenTree};
+use quote::{ToTokens as _, format_ident, quote};
 use syn::{
     BinOp, Error, Expr, ExprBinary, ExprCast, ExprMethodCall, FnArg, GenericArgument, Ident, ItemFn, Pat,
     PathArguments, Result, Type,
@@ -88,6 +88,15 @@ fn checked(expression: &Expr) -> TokenStream {
     }
 }
 
+/// Whether an expression contains an identifier.
+fn mentions(expression: TokenStream, name: &Ident) -> bool {
+    expression.into_iter().any(|token| match token {
+        TokenTree::Ident(found) => found == *name,
+        TokenTree::Group(group) => mentions(group.stream(), name),
+        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+    })
+}
+
 fn parameters(function: &ItemFn) -> Result<Vec<Parameter<'_>>> {
     let inputs = function.sig.inputs.iter().map(|input| {
         let FnArg::Typed(input) = input else {
@@ -130,12 +139,13 @@ pub(crate) fn launcher(function: &ItemFn, options: &Options) -> Result<TokenStre
         quote!(#[doc = #text] pub #name: #kind)
     });
 
-    let sizes = parameters.iter().filter(|parameter| is_integer(parameter.kind)).map(|Parameter { name, .. }| {
+    // Of an integer on which no length depends, any value is allowed.
+    let used = |name: &Ident| options.lengths.iter().any(|(_, least)| mentions(least.to_token_stream(), name));
+    let integers = parameters.iter().filter(|parameter| is_integer(parameter.kind) && used(parameter.name));
+    let sizes = integers.map(|Parameter { name, .. }| {
         let text = name.to_string();
         quote!(let #name = ::cuda_std::launch::size(#text, self.#name)?;)
     });
-    // Without lengths the sizes are not used, and any value is allowed.
-    let sizes: Vec<_> = if options.lengths.is_empty() { Vec::new() } else { sizes.collect() };
     let lengths = options.lengths.iter().map(|(array, least)| {
         let (text, expression, least) = (array.to_string(), quote!(#least).to_string(), checked(least));
         quote! {

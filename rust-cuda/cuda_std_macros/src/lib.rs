@@ -41,8 +41,8 @@ use syn::{Error, ItemFn, ItemStruct, ReturnType, parse_macro_input};
 /// - `launch_bounds(THREADS, BLOCKS)`: CUDA's `__launch_bounds__`. A block has at most `THREADS` threads. The assembler
 ///   limits the registers of a thread such that `BLOCKS` blocks fit a multiprocessor. `BLOCKS` may be left out.
 /// - `lengths(ARRAY = LENGTH, …)`: the least number of elements of an array, as an expression of type `usize`. Integer
-///   parameters of the kernel are `usize` in it. A launch with a shorter array is an error, and so is one for which
-///   `+ - * / %` of the expression overflow.
+///   parameters of the kernel are `usize` in it. A launch with a shorter array is an error. So is one for which
+///   `+ - * / %` of the expression overflow, or an integer in the expression is negative.
 /// - `launcher = NAME`: the name of the struct. The default is the name of the function in camel case.
 /// - `no_launcher`: no struct.
 ///
