@@ -83,6 +83,10 @@ impl Print {
 
 /// The pieces of a text with placeholders.
 fn pieces(format: &str) -> std::result::Result<Vec<Piece>, String> {
+    // The driver takes each piece of text up to its first zero byte.
+    if format.contains('\0') {
+        return Err("the text has a zero byte".to_owned());
+    }
     let (mut pieces, mut text) = (Vec::new(), String::new());
     let mut rest = format;
     while let Some(at) = rest.find(['{', '}']) {
@@ -105,9 +109,6 @@ fn pieces(format: &str) -> std::result::Result<Vec<Piece>, String> {
         rest = after;
     }
     text.push_str(rest);
-    if text.contains('\0') {
-        return Err("the text has a zero byte".to_owned());
-    }
     if !text.is_empty() {
         pieces.push(Piece::Text(text));
     }
@@ -171,6 +172,9 @@ mod tests {
             ("{:+8}", "no placeholder"),
             ("{:.}", "no placeholder"),
             ("{:300}", "no placeholder"),
+            ("a {} \0", "zero byte"),
+            ("a \0 {}", "zero byte"),
+            ("\0 {} b", "zero byte"),
         ] {
             let error = pieces(format).unwrap_err();
             assert!(error.contains(words), "{format}: {error}");
