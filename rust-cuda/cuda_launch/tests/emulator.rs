@@ -142,6 +142,23 @@ fn a_length_without_a_value_is_an_error() {
     }
 }
 
+/// A parameter with the name of a variable of the generated check.
+///
+/// # Safety
+/// - None.
+#[kernel(lengths(pairs = 2 * required, single = required))]
+pub unsafe fn own_names(pairs: Global<u8>, single: Global<u8>, required: u32) {
+    let _ = (pairs, single, required);
+}
+
+#[test]
+fn a_parameter_may_have_the_name_of_a_variable_of_the_check() {
+    let device = Device::emulator();
+    let (pairs, single) = (device.zeros("pairs", 6).unwrap(), device.zeros("single", 3).unwrap());
+    // SAFETY: the kernel has no condition.
+    unsafe { device.launch(&Launch::cover(1, 1), &OwnNames { pairs: &pairs, single: &single, required: 3 }) }.unwrap();
+}
+
 /// `to[i] = step * i` for `count` elements.
 ///
 /// # Safety
