@@ -282,6 +282,8 @@ macro_rules! reductions {
         #[track_caller]
         #[must_use]
         pub unsafe fn $name<T: ReduceInteger>(mask: u32, value: T) -> T {
+            #[cfg(target_arch = "nvptx64")]
+            require_arch!(concat!("warp::", stringify!($name)), "sm_80", "Sm80");
             #[cfg(not(target_arch = "nvptx64"))]
             let location = core::panic::Location::caller();
             value.exchanged(|word| {
@@ -322,6 +324,8 @@ macro_rules! reductions_of_bits {
         #[track_caller]
         #[must_use]
         pub unsafe fn $name(mask: u32, value: u32) -> u32 {
+            #[cfg(target_arch = "nvptx64")]
+            require_arch!(concat!("warp::", stringify!($name)), "sm_80", "Sm80");
             collective!(mask, Collective::Reduce(Reduction::$of), value.into(), intrinsics::$name(value, mask))
         }
     )*};
