@@ -268,15 +268,23 @@ impl Runner<'_> {
         let array = self.common.arrays.find_or_add(declaration);
         let mut arrays = self.arrays.borrow_mut();
         if !arrays.contains(&array) {
-            if array.end() > MOST_BYTES {
+            let (dynamic, most) = (self.common.launch.shared_bytes, self.common.shared_limit);
+            let action = format!("declaration of shared arrays of {} bytes in all", array.end());
+            let above = if array.end() > MOST_BYTES {
+                Some((action, format!("a block has at most {MOST_BYTES} bytes of such arrays")))
+            } else if u64::from(dynamic) + u64::from(array.end()) > most.into() {
+                let action = format!("{action}, beside {dynamic} bytes of dynamic shared memory");
+                Some((action, format!("a block has at most {most} bytes of shared memory")))
+            } else {
+                None
+            };
+            if let Some((action, nearest)) = above {
                 drop(arrays);
-                let nearest = format!("a block has at most {MOST_BYTES} bytes of such arrays");
-                let action = format!("declaration of shared arrays of {} bytes in all", array.end());
                 self.report(action, Kind::OutOfBounds { nearest }, Some(declaration.location));
                 self.end_thread();
             }
             arrays.push(array);
-            let bytes = arrays::begin(self.common.launch.shared_bytes) + array.end();
+            let bytes = arrays::begin(dynamic) + array.end();
             if let Err(short) = self.shared.borrow_mut().grow(bytes as usize) {
                 self.give_up(short);
             }

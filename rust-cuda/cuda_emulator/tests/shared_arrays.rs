@@ -118,3 +118,23 @@ fn too_many_bytes_of_arrays_are_reported_at_the_declaration() {
     let wanted = "declaration of shared arrays of 64000 bytes in all, out of bounds: a block has at most 49152 bytes";
     assert!(text.contains(wanted) && text.contains("tests/shared_arrays.rs:"), "{text}");
 }
+
+#[test]
+fn arrays_and_dynamic_shared_memory_share_the_limit_of_a_block() {
+    let run = |shared_bytes| {
+        let launch = Launch::flat((1, 1), (1, 1), shared_bytes);
+        Emulator::new().launch("one_array", &launch, &mut Memory::new(), || unsafe { one_array() })
+    };
+    assert!(run(232_448 - 32_000).is_ok());
+    let text = run(232_448 - 31_999).unwrap_err().to_string();
+    let wanted = "declaration of shared arrays of 32000 bytes in all, beside 200449 bytes of dynamic shared memory, \
+                  out of bounds: a block has at most 232448 bytes of shared memory";
+    assert!(text.contains(wanted) && text.contains("tests/shared_arrays.rs:"), "{text}");
+}
+
+/// Declares an array of 32,000 bytes.
+#[kernel]
+pub unsafe fn one_array() {
+    let array = shared_array![f32; 8000];
+    unsafe { array.store(0, 1.0) };
+}
