@@ -235,7 +235,7 @@ impl Runner<'_> {
         if place.is_some() && is_aligned(address, size) {
             return place;
         }
-        let kind = match (place, self.array_before(address)) {
+        let kind = match (place, self.array_near(address)) {
             (Some(_), _) => Kind::Misaligned,
             (None, Some(array)) => Kind::OutOfBounds { nearest: array.describe_length() },
             (None, None) => {
@@ -247,16 +247,15 @@ impl Runner<'_> {
         None
     }
 
-    /// The last shared array of a fixed length that begins at or before an address.
-    fn array_before(&self, address: u64) -> Option<Array> {
+    /// The shared array of a fixed length at an address, or in whose gap the address lies.
+    fn array_near(&self, address: u64) -> Option<Array> {
         let arrays = self.arrays.borrow();
-        let before = arrays.iter().filter(|array| u64::from(array.address) <= address);
-        before.max_by_key(|array| array.address).copied()
+        arrays.iter().find(|array| array.claims(address)).copied()
     }
 
     /// A shared access in words. One to an array of a fixed length names the element.
     pub(crate) fn shared_action(&self, verb: &str, address: u64, size: u32) -> String {
-        let place = match self.array_before(address) {
+        let place = match self.array_near(address) {
             Some(array) => array.describe(address),
             None => format!("byte {address} of shared memory"),
         };

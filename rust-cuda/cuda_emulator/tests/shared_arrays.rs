@@ -25,7 +25,8 @@ pub unsafe fn ends(to: GlobalMut<u32>, way: u32) {
             4 => drop(first.as_shared().load(5)),
             5 => drop(dynamic.load(2)),
             6 => drop(first.as_shared().offset(1).cast::<u64>().load(0)),
-            7 => thread::sync_threads(),
+            7 => drop(dynamic.load(1 << 20)),
+            8 => thread::sync_threads(),
             _ => {}
         }
         to.store(0, first.load(4) + (second.load(2) >> 32) as u32 + dynamic.load(1));
@@ -43,6 +44,7 @@ fn arrays_end_where_they_end() {
         "read of 4 bytes at byte 8 of shared memory, out of bounds: the block has 8 bytes",
         "read of 8 bytes at element 1 of the shared array declared at rust-cuda/cuda_emulator/tests/shared_arrays.rs:11, \
          misaligned",
+        "read of 4 bytes at byte 4194304 of shared memory, out of bounds: the block has 8 bytes",
         "",
     ]
     .into_iter()
