@@ -182,6 +182,20 @@ fn an_integer_that_no_length_depends_on_may_be_negative() {
 }
 
 #[test]
+fn arrays_beyond_the_memory_of_the_host_are_errors() {
+    let device = Device::emulator();
+    for length in [usize::MAX, usize::MAX / 8, 1 << 50] {
+        for error in
+            [device.zeros::<f32>("huge", length).unwrap_err(), device.output::<f64>("huge", length).unwrap_err()]
+        {
+            assert!(matches!(&error, Error::HostMemory { name, .. } if name == "huge"), "{error}");
+            assert!(error.to_string().starts_with("huge: not enough memory: "), "{error}");
+        }
+    }
+    assert_eq!(device.download(&device.zeros::<u16>("few", 3).unwrap()).unwrap(), [0; 3]);
+}
+
+#[test]
 fn an_array_of_another_device_is_refused() {
     let (device, other) = (Device::emulator(), Device::emulator());
     let from = other.zeros("from", 1).unwrap();
