@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::process::{show, shown};
-use crate::python::{make_environment, path_text, pip};
+use crate::python::{environment_with, path_text, pip};
 use crate::report;
 
 /// Tests the link checker, checks that the drawings are current, builds the book with the pages of measurements, and
@@ -41,14 +41,8 @@ pub fn book(root: &Path) -> Result<()> {
 
 /// The Python that has the packages, in the versions of `book/requirements.txt`.
 fn tools(root: &Path) -> Result<PathBuf> {
-    let folder = crate::target(root).join("book-tools");
-    let python = folder.join("bin/python");
     let requirements = root.join("book/requirements.txt");
-    let (required, installed) = (fs::read_to_string(&requirements)?, folder.join("requirements.txt"));
-    if !python.is_file() || !fs::read_to_string(&installed).is_ok_and(|found| found == required) {
-        make_environment(&folder)?;
-        pip(&python, &["-r", path_text(&requirements)?])?;
-        fs::write(installed, required)?;
-    }
-    Ok(python)
+    environment_with(&crate::target(root).join("book-tools"), &fs::read_to_string(&requirements)?, |python| {
+        pip(python, &["-r", path_text(&requirements)?])
+    })
 }

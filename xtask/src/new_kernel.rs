@@ -35,6 +35,9 @@ const TAKEN: [&str; 12] = [
     "test",
 ];
 
+/// Types of `cuda_std` that the kernel uses, and that the kernel's struct must not hide.
+const HANDLES: [&str; 2] = ["Global", "GlobalMut"];
+
 /// Words of the language.
 const KEYWORDS: [&str; 40] = [
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
@@ -42,16 +45,20 @@ const KEYWORDS: [&str; 40] = [
     "move", "mut", "override", "priv", "pub", "ref", "return", "static", "struct", "super", "trait", "type",
 ];
 
+/// The name of the struct that `#[kernel]` makes for a kernel of this name.
+fn struct_name(name: &str) -> String {
+    let words = name.split(['-', '_']).filter(|word| !word.is_empty());
+    words.map(|word| word[..1].to_uppercase() + &word[1..]).collect()
+}
+
 /// The text with the names in place of the words in capitals.
 fn filled(text: &str, root: &str, name: &str) -> String {
     let kernel = name.replace('-', "_");
-    let words = kernel.split('_').filter(|word| !word.is_empty());
-    let camel_case: String = words.map(|word| word[..1].to_uppercase() + &word[1..]).collect();
     // The path last: it may contain the other words.
     text.replace("NAME", name)
         .replace("CRATE", &kernel)
         .replace("KERNEL", &kernel)
-        .replace("STRUCT", &camel_case)
+        .replace("STRUCT", &struct_name(name))
         .replace("ROOT", root)
 }
 
@@ -70,6 +77,11 @@ pub fn new_kernel(root: &Path, parent: &Path, name: &str) -> Result<PathBuf> {
     let refused = |reason: &str| format!("{name:?} can't be the name of a kernel: {reason}");
     ensure!(!KEYWORDS.contains(&&*kernel), refused("it is a keyword of Rust"));
     ensure!(!TAKEN.contains(&&*kernel), refused("a crate of Rust or of the new workspace has this name"));
+    let made = struct_name(name);
+    ensure!(
+        !HANDLES.contains(&&*made),
+        refused(&format!("its struct would be {made}, which is a type of cuda_std that the kernel uses"))
+    );
     ensure!(kernel.len() <= 64, refused("it has more than 64 characters"));
     let folder = parent.join(name);
     fs::create_dir_all(parent).with_context(|| format!("could not create {}", parent.display()))?;
@@ -124,7 +136,8 @@ mod tests {
         let long = "x".repeat(65);
         let letters = ["", "Upper", "1st", "a b", "../up"].map(|name| (name, "a lower-case letter, then letters"));
         let others = [("match", "keyword"), ("core", "has this name"), ("kernels", "has this name"), (&long, "64")];
-        for (name, reason) in letters.into_iter().chain(others) {
+        let handles = ["global", "global_", "global-mut"].map(|name| (name, "a type of cuda_std"));
+        for (name, reason) in letters.into_iter().chain(others).chain(handles) {
             let error = new_kernel(&crate::root(), parent.path(), name).unwrap_err().to_string();
             assert!(error.contains("name of a kernel: ") && error.contains(reason), "{name}: {error}");
         }

@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -29,6 +29,34 @@ pub(crate) fn make_environment(folder: &Path) -> Result<()> {
         fs::remove_dir_all(folder).ok();
     }
     made.map(drop).context("could not make a virtual environment; on Debian and Ubuntu python3-venv is needed")
+}
+
+/// The Python of the environment in `folder`, with the packages of the list `required`, which `install` installs.
+///
+/// A file in the environment has the list. It is written after the packages were installed, so an environment that
+/// lacks some is made anew.
+pub(crate) fn environment_with(
+    folder: &Path,
+    required: &str,
+    install: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
+    complete(folder, required, make_environment, install)
+}
+
+/// The same with another `make` for the environment.
+fn complete(
+    folder: &Path,
+    required: &str,
+    make: impl FnOnce(&Path) -> Result<()>,
+    install: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
+    let (python, installed) = (folder.join("bin/python"), folder.join("requirements.txt"));
+    if !python.is_file() || !fs::read_to_string(&installed).is_ok_and(|found| found == required) {
+        make(folder)?;
+        install(&python)?;
+        fs::write(&installed, required).with_context(|| format!("could not write {}", installed.display()))?;
+    }
+    Ok(python)
 }
 
 /// Installs packages into the environment of `python`.
@@ -77,6 +105,29 @@ pub(crate) fn path_text(path: &Path) -> Result<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_environment_is_complete_after_its_packages_were_installed() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("environment");
+        let make = |folder: &Path| {
+            fs::create_dir_all(folder.join("bin"))?;
+            Ok(fs::write(folder.join("bin/python"), "")?)
+        };
+        let install = |required: &str, works: bool| {
+            let mut tried = false;
+            let made = complete(&folder, required, make, |python| {
+                tried = true;
+                assert!(python.is_file());
+                if works { Ok(()) } else { bail!("no network") }
+            });
+            (tried, made.is_ok())
+        };
+        assert_eq!(install("one", false), (true, false));
+        assert_eq!(install("one", true), (true, true));
+        assert_eq!(install("one", true), (false, true));
+        assert_eq!(install("one\ntwo", true), (true, true));
+    }
 
     #[test]
     fn versions_are_compared_as_numbers() {

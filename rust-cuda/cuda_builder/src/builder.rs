@@ -356,8 +356,9 @@ mod tests {
 
     #[test]
     fn kernels_that_can_panic_are_refused_unless_allowed() {
-        let text = ".version 6.0\n.target sm_70\n.address_size 64\n.func core9panicking18panic_bounds_check() { ret; }\n\
-            .entry e() { call core9panicking18panic_bounds_check; ret; }";
+        let text = ".version 6.0\n.target sm_70\n.address_size 64\n\
+            .func _RNvNtC4core9panicking18panic_bounds_check() { ret; }\n\
+            .entry e() { call _RNvNtC4core9panicking18panic_bounds_check; ret; }";
         let ptx = Ptx::parse(text).unwrap();
         let builder = CudaBuilder::new("kernels");
         let error = builder.check_panics(&ptx, "kernels").unwrap_err();

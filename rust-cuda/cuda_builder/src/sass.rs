@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -133,10 +134,19 @@ struct Temporary(PathBuf);
 impl Temporary {
     fn new() -> Result<Self, CudaBuilderError> {
         static MADE: AtomicU64 = AtomicU64::new(0);
-        let name = format!("cuda-builder-{}-{}", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir(&folder).map_err(CudaBuilderError::file("create", &folder))?;
-        Ok(Self(folder))
+        Self::numbered(&MADE)
+    }
+
+    /// The folder with the next number that is not there yet: an earlier process of this number may have left some.
+    fn numbered(next: &AtomicU64) -> Result<Self, CudaBuilderError> {
+        loop {
+            let name = format!("cuda-builder-{}-{}", std::process::id(), next.fetch_add(1, Ordering::Relaxed));
+            let folder = std::env::temp_dir().join(name);
+            match fs::create_dir(&folder) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made.map(|()| Self(folder.clone())).map_err(CudaBuilderError::file("create", folder)),
+            }
+        }
     }
 }
 
@@ -281,6 +291,15 @@ one:
              two          255    176     20   2048\n\
              one           40      0      0      0  5: 2 LDG, 1 BRA, 1 EXIT, 1 LDC"
         );
+    }
+
+    #[test]
+    fn a_folder_that_is_left_over_is_passed_over() {
+        // Numbers that no other test reaches.
+        let next = AtomicU64::new(1 << 40);
+        let first = Temporary::numbered(&next).unwrap();
+        let second = Temporary::numbered(&AtomicU64::new(1 << 40)).unwrap();
+        assert!(first.0.is_dir() && second.0.is_dir() && first.0 != second.0);
     }
 
     /// Programs that stand in the place of NVIDIA's.

@@ -60,6 +60,13 @@ impl Array {
         format!("the shared array declared at {}:{}", place.file(), place.line())
     }
 
+    /// Whether an address lies in the array, or in the gap after its end. What is farther away says nothing about the
+    /// array: it may be an access of dynamic shared memory.
+    pub(crate) fn claims(&self, address: u64) -> bool {
+        let end = u64::from(self.address + self.bytes().next_multiple_of(16) + GAP);
+        (self.address.into()..end).contains(&address)
+    }
+
     /// The place of an access that begins in the array or after its end, in words.
     pub(crate) fn describe(&self, address: u64) -> String {
         let (offset, size) = (address - u64::from(self.address), u64::from(self.declaration.element.max(1)));
@@ -108,6 +115,13 @@ mod tests {
             (first.place(0, first.address.into(), 4), first.place(0, u64::from(first.address) + 97, 4)),
             (Some(0), None)
         );
+        // An array claims its gap, and nothing beyond.
+        let end = u64::from(first.address) + 112 + u64::from(GAP);
+        assert_eq!(
+            [end - 1, end].map(|address| (first.claims(address), second.claims(address))),
+            [(true, false), (false, true)]
+        );
+        assert!(!first.claims(0) && !second.claims(end + 1000 + u64::from(GAP)));
         // After 18 bytes of dynamic shared memory an aligned access still has an aligned place.
         assert_eq!((second.place(18, second.address.into(), 4), second.end()), (Some(32 + 112), 128));
     }

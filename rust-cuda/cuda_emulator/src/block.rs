@@ -62,6 +62,8 @@ pub(crate) struct Common<'a> {
     pub(crate) seed: u64,
     pub(crate) counting: bool,
     pub(crate) stack_bytes: usize,
+    /// The most shared memory of a block in bytes.
+    pub(crate) shared_limit: u32,
 }
 
 /// The error of too little memory for the state of a block of so many threads.

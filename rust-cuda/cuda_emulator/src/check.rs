@@ -235,7 +235,7 @@ impl Runner<'_> {
         if place.is_some() && is_aligned(address, size) {
             return place;
         }
-        let kind = match (place, self.array_before(address)) {
+        let kind = match (place, self.array_near(address)) {
             (Some(_), _) => Kind::Misaligned,
             (None, Some(array)) => Kind::OutOfBounds { nearest: array.describe_length() },
             (None, None) => {
@@ -247,16 +247,15 @@ impl Runner<'_> {
         None
     }
 
-    /// The last shared array of a fixed length that begins at or before an address.
-    fn array_before(&self, address: u64) -> Option<Array> {
+    /// The shared array of a fixed length at an address, or in whose gap the address lies.
+    fn array_near(&self, address: u64) -> Option<Array> {
         let arrays = self.arrays.borrow();
-        let before = arrays.iter().filter(|array| u64::from(array.address) <= address);
-        before.max_by_key(|array| array.address).copied()
+        arrays.iter().find(|array| array.claims(address)).copied()
     }
 
     /// A shared access in words. One to an array of a fixed length names the element.
     pub(crate) fn shared_action(&self, verb: &str, address: u64, size: u32) -> String {
-        let place = match self.array_before(address) {
+        let place = match self.array_near(address) {
             Some(array) => array.describe(address),
             None => format!("byte {address} of shared memory"),
         };
@@ -268,15 +267,23 @@ impl Runner<'_> {
         let array = self.common.arrays.find_or_add(declaration);
         let mut arrays = self.arrays.borrow_mut();
         if !arrays.contains(&array) {
-            if array.end() > MOST_BYTES {
+            let (dynamic, most) = (self.common.launch.shared_bytes, self.common.shared_limit);
+            let action = format!("declaration of shared arrays of {} bytes in all", array.end());
+            let above = if array.end() > MOST_BYTES {
+                Some((action, format!("a block has at most {MOST_BYTES} bytes of such arrays")))
+            } else if u64::from(dynamic) + u64::from(array.end()) > most.into() {
+                let action = format!("{action}, beside {dynamic} bytes of dynamic shared memory");
+                Some((action, format!("a block has at most {most} bytes of shared memory")))
+            } else {
+                None
+            };
+            if let Some((action, nearest)) = above {
                 drop(arrays);
-                let nearest = format!("a block has at most {MOST_BYTES} bytes of such arrays");
-                let action = format!("declaration of shared arrays of {} bytes in all", array.end());
                 self.report(action, Kind::OutOfBounds { nearest }, Some(declaration.location));
                 self.end_thread();
             }
             arrays.push(array);
-            let bytes = arrays::begin(self.common.launch.shared_bytes) + array.end();
+            let bytes = arrays::begin(dynamic) + array.end();
             if let Err(short) = self.shared.borrow_mut().grow(bytes as usize) {
                 self.give_up(short);
             }

@@ -84,6 +84,11 @@ pub enum Kind {
         /// The number of threads of the block.
         of_block: u64,
     },
+    /// A shuffle up or down by more than 31 lanes. On a device it is a shuffle by `delta` modulo 32.
+    ShuffleDelta {
+        /// The number of lanes.
+        delta: u32,
+    },
     /// A panic of the kernel. On a device it stops the grid.
     Panic {
         /// Its message.
@@ -156,6 +161,9 @@ impl fmt::Display for Defect {
                 ", but this warp has {threads} threads, because the block has {of_block}: use a multiple of 32 threads, \
                  or a function of `warp::masked` with a mask of these lanes"
             )?,
+            Kind::ShuffleDelta { delta } => {
+                write!(f, ", whose delta is {delta}: it must be 0 to 31, because the device takes it modulo 32")?
+            }
             Kind::Panic { message, at } => {
                 write!(f, ", a panic: {message}")?;
                 if let Some(place) = at {

@@ -94,7 +94,7 @@ pub struct Limits {
     pub block: [u32; 3],
     /// The most blocks of a grid in x, y and z.
     pub grid: [u32; 3],
-    /// The most dynamic shared memory of a block in bytes, after opting in.
+    /// The most shared memory of a block in bytes, after opting in: dynamic shared memory and arrays of a fixed length.
     pub shared_bytes: u32,
 }
 
@@ -124,6 +124,20 @@ pub enum LaunchError {
         what: &'static str,
         /// The requested size.
         found: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// Dynamic shared memory and shared arrays of a fixed length are together above the device's limit.
+    #[error(
+        "the block has {dynamic} bytes of dynamic shared memory and {fixed} bytes of shared arrays of a fixed length, \
+         {} in all, the device allows {most}",
+        .dynamic + .fixed
+    )]
+    SharedMemory {
+        /// The dynamic shared memory of the launch in bytes.
+        dynamic: u64,
+        /// The shared arrays of the kernel in bytes.
+        fixed: u64,
         /// The limit.
         most: u64,
     },

@@ -306,6 +306,7 @@ impl Emulator {
                 seed: self.seed,
                 counting: self.counting,
                 stack_bytes: self.stack_bytes,
+                shared_limit: self.limits.shared_bytes,
             };
             // One part per host thread. Each part allocates its stacks and shared memory once.
             let host_threads = if self.in_order { 1 } else { rayon::current_num_threads() as u64 };

@@ -95,6 +95,13 @@ pub(crate) struct Atomics {
 }
 
 impl Allocation {
+    /// Notes that the host has set all elements.
+    fn set_known(&self) {
+        for known in &self.known {
+            known.store(1, Ordering::Relaxed);
+        }
+    }
+
     /// Fills `to` from the byte `offset` on. An access of 1 or 2 bytes is aligned to its size, any other to 4 bytes.
     #[inline]
     pub(crate) fn load(&self, offset: u64, to: &mut [u8]) {
@@ -291,9 +298,21 @@ impl Memory {
         for (word, value) in allocation.words.iter().zip(padded) {
             word.store(value, Ordering::Relaxed);
         }
-        for known in &allocation.known {
-            known.store(1, Ordering::Relaxed);
+        allocation.set_known();
+        Ok(buffer)
+    }
+
+    /// Allocates an array of `length` zeros. Reports show `name`.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`] if the host has too little memory.
+    pub fn try_zeros<T: Scalar>(&mut self, name: &str, length: usize) -> Result<Buffer<T>, OutOfMemory> {
+        let buffer = self.try_allocate(name, length, Role::Scratch)?;
+        let allocation = &self.allocations[&buffer.address];
+        for word in &allocation.words {
+            word.store(0, Ordering::Relaxed);
         }
+        allocation.set_known();
         Ok(buffer)
     }
 
@@ -314,15 +333,15 @@ impl Memory {
         // So a shift finds the elements of an access, and a mask its alignment.
         const { assert!(size_of::<T>().is_power_of_two()) };
         let element = size_of::<T>() as u64;
-        let bytes = length as u64 * element;
-        let address = FIRST_ADDRESS + self.used;
-        // Allocations begin at multiples of 256 bytes, as those of CUDA do.
-        self.used += (bytes + GAP).next_multiple_of(256);
-        let all = bytes + 20 * length as u64;
+        let all = (length as u64).saturating_mul(element + 20);
         let short = || OutOfMemory { bytes: all, what: "an array and the record of its use" };
         if !usize::try_from(all).is_ok_and(has_room) {
             return Err(short());
         }
+        let bytes = length as u64 * element;
+        let address = FIRST_ADDRESS + self.used;
+        // Allocations begin at multiples of 256 bytes, as those of CUDA do.
+        self.used += (bytes + GAP).next_multiple_of(256);
         let records = || filled(length, || AtomicU64::new(Record::NOBODY)).map_err(|_| short());
         let allocation = Allocation {
             name: name.to_owned(),

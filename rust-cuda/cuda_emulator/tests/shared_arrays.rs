@@ -25,7 +25,8 @@ pub unsafe fn ends(to: GlobalMut<u32>, way: u32) {
             4 => drop(first.as_shared().load(5)),
             5 => drop(dynamic.load(2)),
             6 => drop(first.as_shared().offset(1).cast::<u64>().load(0)),
-            7 => thread::sync_threads(),
+            7 => drop(dynamic.load(1 << 20)),
+            8 => thread::sync_threads(),
             _ => {}
         }
         to.store(0, first.load(4) + (second.load(2) >> 32) as u32 + dynamic.load(1));
@@ -43,6 +44,7 @@ fn arrays_end_where_they_end() {
         "read of 4 bytes at byte 8 of shared memory, out of bounds: the block has 8 bytes",
         "read of 8 bytes at element 1 of the shared array declared at rust-cuda/cuda_emulator/tests/shared_arrays.rs:11, \
          misaligned",
+        "read of 4 bytes at byte 4194304 of shared memory, out of bounds: the block has 8 bytes",
         "",
     ]
     .into_iter()
@@ -117,4 +119,24 @@ fn too_many_bytes_of_arrays_are_reported_at_the_declaration() {
     let text = result.unwrap_err().to_string();
     let wanted = "declaration of shared arrays of 64000 bytes in all, out of bounds: a block has at most 49152 bytes";
     assert!(text.contains(wanted) && text.contains("tests/shared_arrays.rs:"), "{text}");
+}
+
+#[test]
+fn arrays_and_dynamic_shared_memory_share_the_limit_of_a_block() {
+    let run = |shared_bytes| {
+        let launch = Launch::flat((1, 1), (1, 1), shared_bytes);
+        Emulator::new().launch("one_array", &launch, &mut Memory::new(), || unsafe { one_array() })
+    };
+    assert!(run(232_448 - 32_000).is_ok());
+    let text = run(232_448 - 31_999).unwrap_err().to_string();
+    let wanted = "declaration of shared arrays of 32000 bytes in all, beside 200449 bytes of dynamic shared memory, \
+                  out of bounds: a block has at most 232448 bytes of shared memory";
+    assert!(text.contains(wanted) && text.contains("tests/shared_arrays.rs:"), "{text}");
+}
+
+/// Declares an array of 32,000 bytes.
+#[kernel]
+pub unsafe fn one_array() {
+    let array = shared_array![f32; 8000];
+    unsafe { array.store(0, 1.0) };
 }

@@ -116,3 +116,26 @@ fn a_barrier_with_a_predicate_counts_and_can_be_missed() {
     let (kind, text) = one(run(64, &mut memory, || unsafe { counting_barrier(handle, 0) }));
     assert!(matches!(kind, Kind::BarrierMissed { other, .. } if other.thread == [63, 0, 0]), "{text}");
 }
+
+/// Passes numbers up and down by `delta` lanes.
+#[kernel]
+pub unsafe fn shuffles(to: GlobalMut<u32>, delta: u32) {
+    let lane = thread::thread_idx_x();
+    let (up, down) = unsafe { (warp::shuffle_up(lane, delta), warp::shuffle_down(lane, delta)) };
+    unsafe { to.store(lane as isize, up << 8 | down) };
+}
+
+#[test]
+fn a_shuffle_by_more_lanes_than_a_warp_has_is_reported() {
+    let mut memory = Memory::new();
+    let to = memory.allocate::<u32>("to", 32, Role::Scratch);
+    let handle = to.global_mut();
+    run(32, &mut memory, || unsafe { shuffles(handle, 31) }).unwrap();
+    assert_eq!((memory.download(&to)[0], memory.download(&to)[31]), (31, 31));
+    let result = run(32, &mut memory, || unsafe { shuffles(handle, 33) });
+    let Err(Error::Defects(found)) = result else { panic!("defects were expected, not {result:?}") };
+    let kinds: Vec<_> = found.defects.iter().map(|defect| (defect.kind.clone(), defect.times)).collect();
+    assert_eq!(kinds, [(Kind::ShuffleDelta { delta: 33 }, 32), (Kind::ShuffleDelta { delta: 33 }, 32)], "{found}");
+    let wanted = "a shuffle of a warp, whose delta is 33: it must be 0 to 31, because the device takes it modulo 32";
+    assert!(found.to_string().contains(wanted), "{found}");
+}

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cuda_emulator::{Launch, Limits};
+use cuda_emulator::{Launch, LaunchError, Limits};
 use cust::CudaFlags;
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
@@ -55,7 +55,7 @@ unsafe extern "C" {
 
 /// The status of a symbol that a module lacks.
 const NOT_FOUND: u32 = 500;
-/// The dynamic shared memory that needs no permission.
+/// The shared memory of a block that needs no permission: dynamic, and of arrays of a fixed length.
 const SHARED_WITHOUT_OPT_IN: u32 = 48 * 1024;
 
 /// An error of the driver, with the driver's description.
@@ -336,7 +336,8 @@ impl CudaDevice {
         }
         checked(status, || format!("find the kernel {symbol}"))?;
         check_registers(function, symbol, launch)?;
-        if launch.shared_bytes > SHARED_WITHOUT_OPT_IN {
+        let shared_bytes = self.check_shared(function, symbol, launch)?;
+        if shared_bytes > SHARED_WITHOUT_OPT_IN.into() {
             let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
             // SAFETY: the handle belongs to a loaded module; the driver checks the number.
             let status = unsafe { cuFuncSetAttribute(function, attribute, launch.shared_bytes as i32) };
@@ -351,6 +352,16 @@ impl CudaDevice {
             cuLaunchKernel(function, gx, gy, gz, bx, by, bz, launch.shared_bytes, stream, arguments, extra)
         };
         checked(status, || format!("launch {symbol}"))
+    }
+
+    /// The bytes of shared memory of a block: dynamic, and of arrays of a fixed length.
+    fn check_shared(&self, function: CUfunction, kernel: &'static str, launch: &Launch) -> Result<u64, Error> {
+        let fixed = attribute(function, kernel, CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?;
+        let (dynamic, most) = (u64::from(launch.shared_bytes), u64::from(self.limits.shared_bytes));
+        if dynamic + fixed > most {
+            return Err(Error::Launch { kernel, error: LaunchError::SharedMemory { dynamic, fixed, most } });
+        }
+        Ok(dynamic + fixed)
     }
 
     /// The time in milliseconds that the GPU takes for what `work` launches.
@@ -370,14 +381,19 @@ impl CudaDevice {
     }
 }
 
+/// An attribute of a kernel, which is 0 or more.
+fn attribute(function: CUfunction, kernel: &str, attribute: CUfunction_attribute) -> Result<u64, Error> {
+    let mut value = 0;
+    // SAFETY: the handle belongs to a loaded module, and the driver writes one integer.
+    let status = unsafe { cuFuncGetAttribute(&raw mut value, attribute, function) };
+    checked(status, || format!("ask for the limits of {kernel}"))?;
+    Ok(value as u64)
+}
+
 /// The registers of a kernel may leave room for fewer threads than the device allows.
 fn check_registers(function: CUfunction, kernel: &'static str, launch: &Launch) -> Result<(), Error> {
-    let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
-    let mut most = 0;
-    // SAFETY: the handle belongs to a loaded module, and the driver writes one integer.
-    let status = unsafe { cuFuncGetAttribute(&raw mut most, attribute, function) };
-    checked(status, || format!("ask for the limits of {kernel}"))?;
-    let (found, most) = (launch.threads(), most as u64);
+    let most = attribute(function, kernel, CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
+    let found = launch.threads();
     if found > most {
         let reason = "its registers leave no room for more; `launch_bounds` limits the registers of a thread";
         return Err(Error::Bounds { kernel, found, most, reason });

@@ -183,7 +183,10 @@ impl Device {
     /// [`Error::HostMemory`], [`Error::Driver`].
     pub fn zeros<T: Scalar>(&self, name: &str, length: usize) -> Result<Buffer<T>, Error> {
         match &self.backend {
-            Backend::Emulator(..) => self.upload(name, &vec![T::default(); length]),
+            Backend::Emulator(_, emulated) => {
+                let buffer = locked(emulated).memory.try_zeros(name, length).map_err(host_memory(name))?;
+                Ok(self.emulated(name, buffer))
+            }
             #[cfg(feature = "cuda")]
             Backend::Cuda(device) => {
                 let memory = device.allocate(length.saturating_mul(size_of::<T>()), name)?;

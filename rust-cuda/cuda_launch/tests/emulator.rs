@@ -142,6 +142,59 @@ fn a_length_without_a_value_is_an_error() {
     }
 }
 
+/// A parameter with the name of a variable of the generated check.
+///
+/// # Safety
+/// - None.
+#[kernel(lengths(pairs = 2 * required, single = required))]
+pub unsafe fn own_names(pairs: Global<u8>, single: Global<u8>, required: u32) {
+    let _ = (pairs, single, required);
+}
+
+#[test]
+fn a_parameter_may_have_the_name_of_a_variable_of_the_check() {
+    let device = Device::emulator();
+    let (pairs, single) = (device.zeros("pairs", 6).unwrap(), device.zeros("single", 3).unwrap());
+    // SAFETY: the kernel has no condition.
+    unsafe { device.launch(&Launch::cover(1, 1), &OwnNames { pairs: &pairs, single: &single, required: 3 }) }.unwrap();
+}
+
+/// `to[i] = step * i` for `count` elements.
+///
+/// # Safety
+/// - `to` holds `count` elements.
+#[kernel(lengths(to = count))]
+pub unsafe fn steps(to: GlobalMut<i32>, count: u32, step: i32) {
+    let i = thread::index_1d();
+    if i < count {
+        // SAFETY: i is below the length, checked above, and no other thread has this i.
+        unsafe { to.store(i as isize, step * i as i32) };
+    }
+}
+
+#[test]
+fn an_integer_that_no_length_depends_on_may_be_negative() {
+    let device = Device::emulator();
+    let mut to = device.output("to", 3).unwrap();
+    // SAFETY: the emulator checks every access.
+    unsafe { device.launch(&Launch::cover(3, 32), &Steps { to: &mut to, count: 3, step: -2 }) }.unwrap();
+    assert_eq!(device.download(&to).unwrap(), [0, -2, -4]);
+}
+
+#[test]
+fn arrays_beyond_the_memory_of_the_host_are_errors() {
+    let device = Device::emulator();
+    for length in [usize::MAX, usize::MAX / 8, 1 << 50] {
+        for error in
+            [device.zeros::<f32>("huge", length).unwrap_err(), device.output::<f64>("huge", length).unwrap_err()]
+        {
+            assert!(matches!(&error, Error::HostMemory { name, .. } if name == "huge"), "{error}");
+            assert!(error.to_string().starts_with("huge: not enough memory: "), "{error}");
+        }
+    }
+    assert_eq!(device.download(&device.zeros::<u16>("few", 3).unwrap()).unwrap(), [0; 3]);
+}
+
 #[test]
 fn an_array_of_another_device_is_refused() {
     let (device, other) = (Device::emulator(), Device::emulator());

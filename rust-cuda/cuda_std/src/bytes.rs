@@ -6,10 +6,12 @@ use core::arch::asm;
 /// Selects four bytes of `a` and `b`: PTX `prmt`, `__byte_perm` in CUDA C++.
 ///
 /// Each hexadecimal digit of `selector` names one byte of the result, from the lowest on: 0 to 3 is a byte of `a`, 4 to
-/// 7 one of `b`.
+/// 7 one of `b`. A digit of 8 to f names the byte of that digit minus 8, and gives its highest bit eight times: 00 or
+/// ff.
 ///
 /// ```
 /// assert_eq!(cuda_std::bytes::byte_perm(0x33_22_11_00, 0x77_66_55_44, 0x7250), 0x77_22_55_00);
+/// assert_eq!(cuda_std::bytes::byte_perm(0x80_7f_11_00, 0x80_66_55_44, 0xba3f), 0xff_00_80_ff);
 /// ```
 #[inline(always)]
 #[must_use]
@@ -30,7 +32,10 @@ pub fn byte_perm(a: u32, b: u32, selector: u32) -> u32 {
     #[cfg(not(target_arch = "nvptx64"))]
     {
         let bytes = (u64::from(b) << 32 | u64::from(a)).to_le_bytes();
-        u32::from_le_bytes([0, 4, 8, 12].map(|digit| bytes[(selector >> digit & 7) as usize]))
+        u32::from_le_bytes([0, 4, 8, 12].map(|digit| {
+            let byte = bytes[(selector >> digit & 7) as usize];
+            if selector >> digit & 8 == 0 { byte } else { (byte as i8 >> 7) as u8 }
+        }))
     }
 }
 

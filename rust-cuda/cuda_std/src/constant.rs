@@ -61,9 +61,18 @@ pub unsafe trait ConstantMemory: Copy {
 /// use cuda_std::prelude::*;
 /// assert_eq!((WEIGHTS::SYMBOL, WEIGHTS::LENGTH), ("WEIGHTS", 1024));
 /// ```
+///
+/// The length is a constant expression:
+///
+/// ```
+/// # use cuda_std::prelude::*;
+/// const RADIUS: usize = 3;
+/// cuda_std::constant! { static ROW: [f32; 2 * RADIUS + 1]; }
+/// assert_eq!(ROW::LENGTH, 7);
+/// ```
 #[macro_export]
 macro_rules! constant {
-    ($(#[$doc:meta])* $visibility:vis static $name:ident: [$element:ty; $length:literal];) => {
+    ($(#[$doc:meta])* $visibility:vis static $name:ident: [$element:ty; $length:expr];) => {
         $(#[$doc])*
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
         #[derive(Clone, Copy, Debug)]

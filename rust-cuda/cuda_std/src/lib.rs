@@ -66,6 +66,24 @@
 #[cfg(not(target_arch = "nvptx64"))]
 extern crate self as cuda_std;
 
+/// A compile error of a device build for an architecture that lacks a feature, such as `"sm_80"`, which `$function`
+/// needs. The function that checks is generic, so that only kernels that call `$function` are checked.
+#[cfg(target_arch = "nvptx64")]
+macro_rules! require_arch {
+    ($function:expr, $feature:literal, $arch:literal) => {{
+        #[inline(always)]
+        fn require<T>() {
+            const {
+                assert!(
+                    cfg!(target_feature = $feature),
+                    concat!($function, " needs a build for ", $feature, " or newer: `.arch(Arch::", $arch, ")`")
+                );
+            }
+        }
+        require::<()>();
+    }};
+}
+
 pub mod argument;
 mod assertion;
 pub mod atomic;

@@ -42,12 +42,6 @@ use crate::executor;
 /// would do so with inline assembly. It accepts them from `sm_80` on.
 #[cfg(target_arch = "nvptx64")]
 mod intrinsics {
-    /// A compile error in a build for an older architecture. Generic, so that only kernels that call it are checked.
-    #[inline(always)]
-    pub(super) fn require_sm_80<T>() {
-        const { assert!(cfg!(target_feature = "sm_80"), "matrix products need a build for sm_80 or newer") };
-    }
-
     /// The fragment of `D`: the struct that LLVM returns.
     #[repr(C)]
     pub(super) struct Fragment<T>(pub(super) T, pub(super) T, pub(super) T, pub(super) T);
@@ -79,7 +73,7 @@ macro_rules! mma {
     ($intrinsic:ident, $product:ident, $a:ident, $b:ident, $c:ident) => {{
         #[cfg(target_arch = "nvptx64")]
         {
-            intrinsics::require_sm_80::<()>();
+            require_arch!(concat!("mma::", stringify!($intrinsic)), "sm_80", "Sm80");
             let ([a0, a1, a2, a3], [b0, b1], [c0, c1, c2, c3]) = ($a, $b, $c);
             // SAFETY: all 32 lanes of the warp are converged here, as the function requires. The operands are values.
             let d = unsafe { intrinsics::$intrinsic(a0, a1, a2, a3, b0, b1, c0, c1, c2, c3) };

@@ -1,7 +1,7 @@
 //! The struct that a launch takes: the arguments of a kernel by name.
 
-use proc_macro2::TokenStream;
-use quote::{format_ident, quote};
+use proc_macro2::{Span, TokenStream, TokenTree};
+use quote::{ToTokens as _, format_ident, quote};
 use syn::{
     BinOp, Error, Expr, ExprBinary, ExprCast, ExprMethodCall, FnArg, GenericArgument, Ident, ItemFn, Pat,
     PathArguments, Result, Type,
@@ -20,8 +20,8 @@ struct Parameter<'a> {
 /// `saxpy_f32` becomes `SaxpyF32`.
 fn camel_case(name: &str) -> String {
     let name = name.strip_prefix("r#").unwrap_or(name);
-    let words = name.split('_').filter(|word| !word.is_empty());
-    words.flat_map(|word| word[..1].to_uppercase().chars().chain(word[1..].chars()).collect::<Vec<_>>()).collect()
+    let words = name.split('_').map(str::chars);
+    words.flat_map(|mut letters| letters.next().into_iter().flat_map(char::to_uppercase).chain(letters)).collect()
 }
 
 /// The type without the invisible group of a `$type:ty` of a macro.
@@ -88,6 +88,15 @@ fn checked(expression: &Expr) -> TokenStream {
     }
 }
 
+/// Whether an expression contains an identifier.
+fn mentions(expression: TokenStream, name: &Ident) -> bool {
+    expression.into_iter().any(|token| match token {
+        TokenTree::Ident(found) => found == *name,
+        TokenTree::Group(group) => mentions(group.stream(), name),
+        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+    })
+}
+
 fn parameters(function: &ItemFn) -> Result<Vec<Parameter<'_>>> {
     let inputs = function.sig.inputs.iter().map(|input| {
         let FnArg::Typed(input) = input else {
@@ -130,20 +139,23 @@ pub(crate) fn launcher(function: &ItemFn, options: &Options) -> Result<TokenStre
         quote!(#[doc = #text] pub #name: #kind)
     });
 
-    let sizes = parameters.iter().filter(|parameter| is_integer(parameter.kind)).map(|Parameter { name, .. }| {
+    // Of an integer on which no length depends, any value is allowed.
+    let used = |name: &Ident| options.lengths.iter().any(|(_, least)| mentions(least.to_token_stream(), name));
+    let integers = parameters.iter().filter(|parameter| is_integer(parameter.kind) && used(parameter.name));
+    let sizes = integers.map(|Parameter { name, .. }| {
         let text = name.to_string();
         quote!(let #name = ::cuda_std::launch::size(#text, self.#name)?;)
     });
-    // Without lengths the sizes are not used, and any value is allowed.
-    let sizes: Vec<_> = if options.lengths.is_empty() { Vec::new() } else { sizes.collect() };
+    // A parameter of the kernel may have the same name.
+    let required = Ident::new("required", Span::mixed_site());
     let lengths = options.lengths.iter().map(|(array, least)| {
         let (text, expression, least) = (array.to_string(), quote!(#least).to_string(), checked(least));
         quote! {
-            let required = || -> ::core::result::Result<usize, ::std::string::String> {
+            let #required = || -> ::core::result::Result<usize, ::std::string::String> {
                 ::core::result::Result::Ok(#least)
             };
-            let required = match required() {
-                ::core::result::Result::Ok(required) => required,
+            let #required = match #required() {
+                ::core::result::Result::Ok(found) => found,
                 ::core::result::Result::Err(operation) => {
                     return ::core::result::Result::Err(::cuda_std::launch::ArgumentError::Overflow {
                         name: #text,
@@ -152,7 +164,7 @@ pub(crate) fn launcher(function: &ItemFn, options: &Options) -> Result<TokenStre
                     });
                 }
             };
-            ::cuda_std::launch::at_least(#text, required, ::cuda_std::launch::Array::len(self.#array))?;
+            ::cuda_std::launch::at_least(#text, #required, ::cuda_std::launch::Array::len(self.#array))?;
         }
     });
 
@@ -246,9 +258,13 @@ mod tests {
 
     #[test]
     fn names_are_those_of_types() {
-        for (function, name) in
-            [("saxpy", "Saxpy"), ("row_sums_f32", "RowSumsF32"), ("_a__b2", "AB2"), ("r#move", "Move")]
-        {
+        for (function, name) in [
+            ("saxpy", "Saxpy"),
+            ("row_sums_f32", "RowSumsF32"),
+            ("_a__b2", "AB2"),
+            ("r#move", "Move"),
+            ("änder_es", "ÄnderEs"),
+        ] {
             assert_eq!(camel_case(function), name);
         }
     }

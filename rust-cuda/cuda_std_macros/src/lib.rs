@@ -22,7 +22,7 @@ use syn::{Error, ItemFn, ItemStruct, ReturnType, parse_macro_input};
 /// - It is `pub`: the host finds it by its name.
 /// - It is `unsafe`: only the launch knows that pointers, lengths and grid fit together.
 /// - It returns nothing.
-/// - It has no type or const parameters: an entry is one symbol.
+/// - It has no type or const parameters, and no `where` clause: an entry is one symbol.
 /// - It is not `const`, `async` or `extern`.
 /// - Its parameters are handles of arrays or values. References and pointers are refused: an executor can't watch them.
 ///   A value is a `KernelArgument`. With `no_launcher` it is `Copy + 'static`.
@@ -41,8 +41,8 @@ use syn::{Error, ItemFn, ItemStruct, ReturnType, parse_macro_input};
 /// - `launch_bounds(THREADS, BLOCKS)`: CUDA's `__launch_bounds__`. A block has at most `THREADS` threads. The assembler
 ///   limits the registers of a thread such that `BLOCKS` blocks fit a multiprocessor. `BLOCKS` may be left out.
 /// - `lengths(ARRAY = LENGTH, …)`: the least number of elements of an array, as an expression of type `usize`. Integer
-///   parameters of the kernel are `usize` in it. A launch with a shorter array is an error, and so is one for which
-///   `+ - * / %` of the expression overflow.
+///   parameters of the kernel are `usize` in it. A launch with a shorter array is an error. So is one for which
+///   `+ - * / %` of the expression overflow, or an integer in the expression is negative.
 /// - `launcher = NAME`: the name of the struct. The default is the name of the function in camel case.
 /// - `no_launcher`: no struct.
 ///
@@ -70,7 +70,7 @@ pub fn kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let options = parse_macro_input!(attribute as options::Options);
     let function = parse_macro_input!(item as ItemFn);
     if let Some(error) = broken_rule(&function) {
-        return error;
+        return error.into_compile_error().into();
     }
     if let Err(error) = argument::check_forms(&function) {
         return error.into_compile_error().into();
@@ -187,8 +187,8 @@ pub fn gpu_println(input: TokenStream) -> TokenStream {
     input.expand().unwrap_or_else(Error::into_compile_error).into()
 }
 
-/// The compile error for the first rule that `function` breaks.
-fn broken_rule(function: &ItemFn) -> Option<TokenStream> {
+/// The error for the first rule that `function` breaks.
+fn broken_rule(function: &ItemFn) -> Option<Error> {
     let signature = &function.sig;
     if !matches!(function.vis, syn::Visibility::Public(_)) {
         return Some(reject(&signature.ident, "a kernel must be `pub`: the host looks it up by its name"));
@@ -208,13 +208,41 @@ fn broken_rule(function: &ItemFn) -> Option<TokenStream> {
             "a kernel has no generic parameters: an entry is one symbol; call a generic function from it",
         ));
     }
+    if let Some(clause) = &signature.generics.where_clause {
+        return Some(reject(
+            clause,
+            "a kernel has no `where` clause: its types are known, and the compiler checks them",
+        ));
+    }
     if signature.asyncness.is_some() || signature.constness.is_some() || signature.abi.is_some() {
         return Some(reject(&signature.ident, "a kernel is a plain `pub unsafe fn`: no const, async or extern"));
     }
     None
 }
 
-/// A compile error with `message` at `place`.
-fn reject(place: &impl Spanned, message: &str) -> TokenStream {
-    Error::new(place.span(), message).to_compile_error().into()
+/// An error with `message` at `place`.
+fn reject(place: &impl Spanned, message: &str) -> Error {
+    Error::new(place.span(), message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_broken_rule_is_named() {
+        let broken = |function| broken_rule(&syn::parse_str(function).unwrap()).map(|error| error.to_string());
+        assert_eq!(broken("pub unsafe fn f(x: u32) {}"), None);
+        for (function, words) in [
+            ("unsafe fn f() {}", "must be `pub`"),
+            ("pub fn f() {}", "must be `unsafe`"),
+            ("pub unsafe fn f() -> u32 {}", "returns nothing"),
+            ("pub unsafe fn f<T>() {}", "no generic parameters"),
+            ("pub unsafe fn f() where u32: Copy {}", "no `where` clause"),
+            ("pub const unsafe fn f() {}", "no const, async or extern"),
+        ] {
+            let error = broken(function).unwrap_or_else(|| panic!("{function} was accepted"));
+            assert!(error.contains(words), "{function}: {error}");
+        }
+    }
 }

@@ -83,6 +83,10 @@ impl Print {
 
 /// The pieces of a text with placeholders.
 fn pieces(format: &str) -> std::result::Result<Vec<Piece>, String> {
+    // The driver takes each piece of text up to its first zero byte.
+    if format.contains('\0') {
+        return Err("the text has a zero byte".to_owned());
+    }
     let (mut pieces, mut text) = (Vec::new(), String::new());
     let mut rest = format;
     while let Some(at) = rest.find(['{', '}']) {
@@ -105,9 +109,6 @@ fn pieces(format: &str) -> std::result::Result<Vec<Piece>, String> {
         rest = after;
     }
     text.push_str(rest);
-    if text.contains('\0') {
-        return Err("the text has a zero byte".to_owned());
-    }
     if !text.is_empty() {
         pieces.push(Piece::Text(text));
     }
@@ -121,7 +122,11 @@ fn value(inside: &str) -> std::result::Result<Piece, String> {
         format!("`{{{inside}}}` is no placeholder of gpu_println!, such as {known}")
     };
     let (name, options) = inside.split_once(':').unwrap_or((inside, ""));
-    if !name.is_empty() && syn::parse_str::<Ident>(name).is_err() {
+    if name.starts_with("r#") {
+        return Err(format!("`{{{inside}}}` has a raw identifier: pass `{name}` as a value of `{{}}`"));
+    }
+    // The parser skips spaces and comments around an identifier.
+    if !name.is_empty() && !syn::parse_str::<Ident>(name).is_ok_and(|parsed| parsed == name) {
         return Err(wrong());
     }
     let (options, hexadecimal) = options.strip_suffix('x').map_or((options, false), |options| (options, true));
@@ -171,6 +176,11 @@ mod tests {
             ("{:+8}", "no placeholder"),
             ("{:.}", "no placeholder"),
             ("{:300}", "no placeholder"),
+            ("{ i }", "no placeholder"),
+            ("{r#fn:8}", "pass `r#fn` as a value of `{}`"),
+            ("a {} \0", "zero byte"),
+            ("a \0 {}", "zero byte"),
+            ("\0 {} b", "zero byte"),
         ] {
             let error = pieces(format).unwrap_err();
             assert!(error.contains(words), "{format}: {error}");
@@ -182,6 +192,7 @@ mod tests {
         let expand = |text: &str| syn::parse_str::<Print>(text).and_then(Print::expand).map_err(|e| e.to_string());
         assert!(expand("\"{} {i}\", 3").is_ok());
         assert!(expand("\"{} {}\", 3").unwrap_err().contains("more `{}` than values"));
+        assert!(expand("\"{r#fn}\"").unwrap_err().contains("raw identifier"));
         assert!(expand("\"{i}\", 3").unwrap_err().contains("no `{}` for this value"));
         assert!(expand("\"{a}{a}{a}{a}{a}{a}{a}{a}{a}\"").unwrap_err().contains("at most 8 values, found 9"));
     }

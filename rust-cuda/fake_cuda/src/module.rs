@@ -8,18 +8,20 @@ use crate::driver::{CONTEXT, Driver, Failure, Outcome, WAITS_OR_FREES, put};
 use crate::ptx;
 use crate::table::Handle;
 
+/// The attribute of a function for its shared arrays of a fixed length in bytes.
+const SHARED_SIZE_BYTES: u32 = 1;
 /// The attribute of a function for the most dynamic shared memory of its blocks.
 const MAX_DYNAMIC_SHARED_SIZE_BYTES: u32 = 8;
-/// The most dynamic shared memory without opting in.
+/// The most shared memory of a block without opting in.
 const SHARED_WITHOUT_OPT_IN: u32 = 48 * 1024;
-/// The most dynamic shared memory after opting in.
+/// The most shared memory of a block after opting in.
 const SHARED_WITH_OPT_IN: u32 = 227 * 1024;
 
 /// A module.
 pub(crate) struct Module {
     pub(crate) context: Handle,
-    /// The handles of functions that were returned, by name.
-    entries: BTreeMap<String, Option<Handle>>,
+    /// The bytes of shared arrays, and the handles of functions that were returned, by name.
+    entries: BTreeMap<String, (u32, Option<Handle>)>,
     /// The arrays with their addresses.
     pub(crate) arrays: Vec<(ptx::Array, u64)>,
 }
@@ -28,6 +30,8 @@ pub(crate) struct Module {
 pub(crate) struct Function {
     pub(crate) module: Handle,
     pub(crate) symbol: String,
+    /// The bytes of its shared arrays of a fixed length.
+    shared_bytes: u32,
     /// The most dynamic shared memory of its blocks.
     pub(crate) shared_limit: u32,
 }
@@ -52,7 +56,7 @@ fn load(driver: &mut Driver, module: *mut Handle, source: &str) -> Outcome {
     if declared.target > driver.settings.compute {
         return Err(Code::NO_BINARY_FOR_GPU.into());
     }
-    let entries = declared.entries.into_iter().map(|entry| (entry, None)).collect();
+    let entries = declared.entries.into_iter().map(|entry| (entry.name, (entry.shared_bytes as u32, None))).collect();
     let made = driver.modules.insert(Module { context, entries, arrays: Vec::new() });
     for array in declared.arrays {
         let address = driver.memory.allocate(array.bytes, context, Some(made))?;
@@ -98,12 +102,12 @@ driver_functions! {
     fn cuModuleGetFunction(function: *mut Handle, module: Handle, name: *const c_char) at CONTEXT, |driver| {
         // SAFETY: the pointer is null or a C string, by the contract of all driver functions.
         let symbol = unsafe { text(name) }?;
-        let known = *driver.modules.get(module)?.entries.get(&symbol).ok_or(Code::NOT_FOUND)?;
+        let (shared_bytes, known) = *driver.modules.get(module)?.entries.get(&symbol).ok_or(Code::NOT_FOUND)?;
         let handle = known.unwrap_or_else(|| {
-            let shared_limit = SHARED_WITHOUT_OPT_IN;
-            driver.functions.insert(Function { module, symbol: symbol.clone(), shared_limit })
+            let shared_limit = SHARED_WITHOUT_OPT_IN.saturating_sub(shared_bytes);
+            driver.functions.insert(Function { module, symbol: symbol.clone(), shared_bytes, shared_limit })
         });
-        driver.modules.get_mut(module)?.entries.insert(symbol, Some(handle));
+        driver.modules.get_mut(module)?.entries.insert(symbol, (shared_bytes, Some(handle)));
         // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { put(function, handle) }
     }
@@ -135,11 +139,12 @@ driver_functions! {
         unsafe { put(module, found) }
     }
 
-    /// The most threads of a block and dynamic shared memory. Other attributes are 0.
+    /// The most threads of a block, and its shared memory. Other attributes are 0.
     fn cuFuncGetAttribute(value: *mut c_int, attribute: u32, function: Handle) at CONTEXT, |driver| {
         let found = driver.functions.get(function)?;
         let number = match attribute {
             0 => 1024,
+            SHARED_SIZE_BYTES => found.shared_bytes as c_int,
             MAX_DYNAMIC_SHARED_SIZE_BYTES => found.shared_limit as c_int,
             _ => 0,
         };
@@ -147,11 +152,12 @@ driver_functions! {
         unsafe { put(value, number) }
     }
 
-    /// Sets dynamic shared memory up to the limit of an H100.
+    /// Sets dynamic shared memory. Together with the shared arrays it is at most the limit of an H100.
     fn cuFuncSetAttribute(function: Handle, attribute: u32, value: c_int) at CONTEXT, |driver| {
         let function = driver.functions.get_mut(function)?;
         if attribute == MAX_DYNAMIC_SHARED_SIZE_BYTES {
-            let limit = u32::try_from(value).ok().filter(|&bytes| bytes <= SHARED_WITH_OPT_IN);
+            let most = SHARED_WITH_OPT_IN.saturating_sub(function.shared_bytes);
+            let limit = u32::try_from(value).ok().filter(|&bytes| bytes <= most);
             function.shared_limit = limit.ok_or(Code::INVALID_VALUE)?;
         }
         Ok(())

@@ -62,6 +62,9 @@ impl Executor for Runner<'_> {
     }
 
     fn collective(&self, mask: u32, operation: Collective, value: u64, location: &'static Location<'static>) -> u32 {
+        if let Collective::ShuffleUp(delta @ 32..) | Collective::ShuffleDown(delta @ 32..) = operation {
+            self.report("a shuffle of a warp".to_owned(), Kind::ShuffleDelta { delta }, Some(location));
+        }
         self.wait(Wait::Warp(mask, operation, value, location))
     }
 

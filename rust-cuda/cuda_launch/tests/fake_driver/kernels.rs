@@ -66,6 +66,7 @@ impl Fake {
         assert_eq!(unsafe { reset(text.as_ptr()) }, 0, "settings: {settings}");
         fake.add::<super::Scale<'_>>();
         fake.add::<super::SumInShared<'_>>();
+        fake.add::<super::SumInBoth<'_>>();
         fake
     }
 

@@ -58,6 +58,25 @@ pub unsafe fn sum_in_shared(values: Global<u32>, sum: GlobalMut<u32>) {
     }
 }
 
+/// Adds two numbers, one in a shared array of 40,000 bytes, the other in 12,000 bytes of dynamic shared memory.
+///
+/// # Safety
+/// - The block has one thread and 12,000 bytes of shared memory.
+#[kernel(lengths(values = 2, sum = 1))]
+pub unsafe fn sum_in_both(values: Global<u32>, sum: GlobalMut<u32>) {
+    let (fixed, dynamic) = (shared_array![u32; 10_000], Shared::<u32>::dynamic());
+    // SAFETY: the arrays have as many elements, and the block has one thread.
+    unsafe {
+        fixed.store(9_999, values.load(0));
+        dynamic.store(2_999, values.load(1));
+        sum.store(0, fixed.load(9_999) + dynamic.load(2_999));
+    }
+}
+
+/// The PTX of [`sum_in_both`]: its shared array, and an entry that names it.
+const BOTH: &str = ".version 7.0\n.target sm_70\n.address_size 64\n.shared .align 16 .b8 tile[40000];\n\
+    .visible .entry sum_in_both()\n{\n\tmov.u32 %r1, tile;\n\tret;\n}\n";
+
 /// An entry of these parameters, which is all that the driver reads of a kernel.
 macro_rules! entries {
     ($($name:literal),*) => {
@@ -176,6 +195,31 @@ fn errors_name_the_kernel_and_the_remedy() {
             error.to_string().starts_with("could not allocate 1073741824 bytes for much: out of memory"),
             "{error}"
         );
+    }
+    assert_eq!(fake.trouble(), None);
+}
+
+#[test]
+fn shared_arrays_and_dynamic_shared_memory_are_added_up() {
+    let fake = Fake::get("");
+    {
+        let device = Device::cuda(0).unwrap();
+        device.load(Ptx { crate_name: CRATE, text: BOTH }).unwrap();
+        let values = device.upload("values", &[3_u32, 4]).unwrap();
+        let mut sum = device.zeros("sum", 1).unwrap();
+        let mut run = |shared_bytes| {
+            let launch = Launch::cover(1, 1).with_shared::<u8>(shared_bytes);
+            // SAFETY: the arrays are long enough, and a launch with another size is refused.
+            unsafe { device.launch(&launch, &SumInBoth { values: &values, sum: &mut sum }) }
+        };
+        assert_eq!(
+            run(232_448).unwrap_err().to_string(),
+            "sum_in_both: the block has 232448 bytes of dynamic shared memory and 40000 bytes of shared arrays of a \
+             fixed length, 272448 in all, the device allows 232448"
+        );
+        // Each part is below 48 KiB, and the sum is above.
+        run(12_000).unwrap();
+        assert_eq!(device.download(&sum).unwrap(), [7]);
     }
     assert_eq!(fake.trouble(), None);
 }

@@ -179,10 +179,10 @@ shuffles! {
     /// The `value` of lane `lane` modulo 32, which is in the mask.
     shuffle(lane), Shuffle, intrinsics::CLAMP;
     /// The `value` of the lane that is `delta` lower, or this lane's own where there is none. Other lanes that are not
-    /// in the mask have no value.
+    /// in the mask have no value. `delta` is 0 to 31.
     shuffle_up(delta), ShuffleUp, 0;
     /// The `value` of the lane that is `delta` higher, or this lane's own where there is none. Other lanes that are not
-    /// in the mask have no value.
+    /// in the mask have no value. `delta` is 0 to 31.
     shuffle_down(delta), ShuffleDown, intrinsics::CLAMP;
     /// The `value` of the lane whose number is this lane's XOR `bits`, which is 0 to 31. That lane is in the mask.
     shuffle_xor(bits), ShuffleXor, intrinsics::CLAMP;
@@ -282,6 +282,8 @@ macro_rules! reductions {
         #[track_caller]
         #[must_use]
         pub unsafe fn $name<T: ReduceInteger>(mask: u32, value: T) -> T {
+            #[cfg(target_arch = "nvptx64")]
+            require_arch!(concat!("warp::", stringify!($name)), "sm_80", "Sm80");
             #[cfg(not(target_arch = "nvptx64"))]
             let location = core::panic::Location::caller();
             value.exchanged(|word| {
@@ -322,6 +324,8 @@ macro_rules! reductions_of_bits {
         #[track_caller]
         #[must_use]
         pub unsafe fn $name(mask: u32, value: u32) -> u32 {
+            #[cfg(target_arch = "nvptx64")]
+            require_arch!(concat!("warp::", stringify!($name)), "sm_80", "Sm80");
             collective!(mask, Collective::Reduce(Reduction::$of), value.into(), intrinsics::$name(value, mask))
         }
     )*};
