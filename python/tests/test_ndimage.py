@@ -389,9 +389,8 @@ def test_output_overlaps_the_input():
         assert not bits_differ(memory, theirs).any()
 
 
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_zeros_have_scipys_sign(dtype):
-    flat = np.repeat(np.array([-2.0, 3.0, -0.0, 0.0], dtype), 60).reshape(12, 20)
+def test_zeros_have_scipys_sign():
+    flat = np.repeat([-2.0, 3.0, -0.0, 0.0], 60).reshape(12, 20)
     calls = [(name, ()) for name in ("sobel", "prewitt", "laplace")]
     calls += [("correlate1d", (weights,)) for weights in ([-1, 0, 1], [-1, -2], [1, -1], [0, 0, 0], [1, -2, 1])]
     calls += [("correlate", (weights,)) for weights in ([[-1, 1]], [[0, 0], [0, 0]], [[-1, 0, 1]] * 3)]

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use faltung::plan::Limits;
 use faltung::plan::cost::Costs;
 use faltung::{DeviceChoice, calibration};
