@@ -389,6 +389,21 @@ def test_output_overlaps_the_input():
         assert not bits_differ(memory, theirs).any()
 
 
+@pytest.mark.parametrize("name", ["correlate", "convolve"])
+@pytest.mark.parametrize("channels", [(), (3,)])
+def test_numbers_that_are_not_finite_and_an_output_over_the_input(name, channels):
+    random = np.random.default_rng(6)
+    weights = random.random((9, 9, 1)[: 2 + len(channels)])
+    weights[::2] = 0
+    for shift in (0, 1):
+        room = random.random((41, 50, *channels)).astype(np.float32)
+        room[10, 20], room[30, 40] = np.inf, np.nan
+        image, output = room[:40], room[shift : 40 + shift]
+        expected = getattr(nd, name)(image, weights)
+        getattr(ndimage, name)(image, weights, output=output)
+        np.testing.assert_allclose(output, expected, rtol=1e-5)
+
+
 def test_input_is_the_imaginary_part_of_the_output():
     image = values((6, 40), np.float64, np.random.default_rng(4))
     for name, size in (("uniform_filter1d", 3), ("correlate1d", [1.0, 2.0, -1.0])):
