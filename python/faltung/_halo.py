@@ -90,6 +90,25 @@ def of_gaussian(sigma, truncate, radius, axes):
     return [(r, r) for r in reach]
 
 
+def of_gaussian_derivatives(shape, axes, sigma, truncate, radius, mode, smooths_all):
+    """The reach along every axis of a sum of derivatives along `axes`.
+
+    Each derivative also smooths the other axes: all of them if `smooths_all`, else those of `axes`.
+    """
+    every = range(len(shape))
+    if not axes:
+        return [Reach(0, 0, False)] * len(shape)
+    if smooths_all:
+        values = of_gaussian(sigma, truncate, radius, every)
+    else:
+        sigmas = [0] * len(shape)
+        for axis, width in zip(axes, per_axis(sigma, len(axes))):
+            sigmas[axis] = width
+        values = of_gaussian(sigmas, truncate, radius, every)
+    # A derivative has the mode of its own axis on all axes.
+    return reaches(len(shape), every, values, per_axis(mode, len(axes))[0])
+
+
 def reaches(ndim, axes, values, mode):
     """The reach along every axis of an image, from the reach and the mode of each filtered axis."""
     result = [Reach(0, 0, False)] * ndim

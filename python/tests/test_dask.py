@@ -183,6 +183,15 @@ def test_axes_in_any_order():
     check("correlate", image, (2, 3, 4), values((3, 7), np.float64), axes=(2, 0), origin=(-1, 1))
 
 
+@pytest.mark.parametrize("name", ["gaussian_laplace", "gaussian_gradient_magnitude"])
+@pytest.mark.parametrize("mode", ["mirror", "wrap"])
+def test_derivatives_along_some_axes(name, mode):
+    image = values((40, 50), np.float64)
+    for axes in ((0,), 1, (-1, 0), ()):
+        check(name, image, (9, 12), 1.2, axes=axes, mode=mode)
+    check(name, image, (9, 12), 1.2, axes=1, radius=(2, 7), mode=mode)
+
+
 @st.composite
 def problems(draw):
     shape = draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))
