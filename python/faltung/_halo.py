@@ -106,7 +106,11 @@ def of_gaussian_derivatives(shape, axes, sigma, truncate, radius, mode, smooths_
             sigmas[axis] = width
         values = of_gaussian(sigmas, truncate, radius, every)
     # A derivative has the mode of its own axis on all axes.
-    return reaches(len(shape), every, values, per_axis(mode, len(axes))[0])
+    modes = per_axis(mode, len(axes))
+    if len({name in WRAPS for name in modes}) > 1:
+        # No window has both kinds of borders: an axis is filtered as a whole.
+        values = [(length, length) if any(value) else value for value, length in zip(values, shape)]
+    return reaches(len(shape), every, values, modes[0])
 
 
 def reaches(ndim, axes, values, mode):

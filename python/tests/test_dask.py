@@ -192,6 +192,20 @@ def test_derivatives_along_some_axes(name, mode):
     check(name, image, (9, 12), 1.2, axes=1, radius=(2, 7), mode=mode)
 
 
+@pytest.mark.parametrize("name", ["gaussian_laplace", "gaussian_gradient_magnitude"])
+def test_derivatives_with_several_modes(name, tmp_path):
+    zarr = pytest.importorskip("zarr")
+    image = values((40, 50), np.float64)
+    stored = zarr.create_array(store=tmp_path / "image.zarr", shape=image.shape, chunks=(9, 12), dtype=image.dtype)
+    stored[:] = image
+    for modes in itertools.permutations(("nearest", "wrap", "grid-wrap", "constant"), 2):
+        check(name, image, (9, 12), 1.2, mode=modes)
+        check(name, image, (9, 12), (1.2, 0), mode=modes)
+        check(name, image, (9, 12), (1.2, 0.7), mode=modes, axes=(1, 0))
+        result = getattr(fd, name)(da.from_zarr(stored), 1.2, mode=modes)
+        assert_bits(result.compute(scheduler="sync"), getattr(exact, name)(image, 1.2, mode=modes))
+
+
 @st.composite
 def problems(draw):
     shape = draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))
