@@ -248,6 +248,37 @@ def test_a_very_large_gaussian_takes_two_passes():
     ours = faltung.GaussianBlur(image, (2301, 2101), 400)
     theirs = cv2.GaussianBlur(image.astype(np.float64), (2301, 2101), 400)
     assert np.all(np.abs(ours - theirs) <= 0.5001)
+    ours = faltung.GaussianBlur(image.astype(np.float32), (2301, 2101), 400)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+@pytest.mark.parametrize("columns, rows", [(257, 257), (300, 256), (2000, 41), (3, 40000)])
+def test_means_of_large_windows_are_exact(columns, rows):
+    image = picture((300, 290), "uint8")
+    ours = faltung.blur(image, (columns, rows), borderType="replicate")
+    sums = np.pad(image, [(rows // 2, rows - 1 - rows // 2), (columns // 2, columns - 1 - columns // 2)], "edge")
+    for size in (rows, columns):
+        lines = np.cumsum(sums, axis=0, dtype=np.int64)
+        lines[size:] -= lines[:-size].copy()
+        sums = lines[size - 1 :].T
+    area = rows * columns
+    whole, rest = np.divmod(sums, area)
+    whole += (2 * rest > area) | ((2 * rest == area) & (whole % 2 == 1))
+    np.testing.assert_array_equal(ours, whole)
+
+
+@pytest.mark.parametrize("depth", ["uint8", "uint16"])
+def test_large_separable_masks_round_sums_of_float64(depth):
+    image = picture((200, 210), "uint8")
+    line = cv2.getGaussianKernel(121, 20).ravel()
+    sums = exact_sums(exact_sums(image, line[:, None]), line[None])
+    expected = np.rint(sums)
+    is_clear = np.abs(sums - np.floor(sums) - 0.5) > 1e-10
+    for accuracy in ("exact", "bounded"):
+        ours = faltung.sepFilter2D(image, depth, line, line, accuracy=accuracy)
+        np.testing.assert_array_equal(ours[is_clear], expected[is_clear])
+    if depth == "uint8":
+        np.testing.assert_array_equal(faltung.GaussianBlur(image, (121, 121), 20), ours)
 
 
 @pytest.mark.parametrize("kind", ["uint8", "float32", "int16"])
