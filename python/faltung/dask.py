@@ -377,7 +377,7 @@ def _uniform_filter_of_lines(image, arguments, accuracy):
     for axis, size, mode, origin in zip(axes, *each):
         if size > 1:
             one_axis = dict(
-                size=size, axis=axis, mode=mode, cval=arguments["cval"], origin=origin, accuracy=accuracy
+                size=int(size), axis=axis, mode=mode, cval=arguments["cval"], origin=origin, accuracy=accuracy
             )
             if len(result.chunks[axis]) > 1:
                 result = result.rechunk({other: -1 if other == axis else "auto" for other in range(result.ndim)})

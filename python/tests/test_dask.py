@@ -206,6 +206,22 @@ def test_derivatives_with_several_modes(name, tmp_path):
         assert_bits(result.compute(scheduler="sync"), getattr(exact, name)(image, 1.2, mode=modes))
 
 
+def test_numbers_of_other_types():
+    """What `faltung.ndimage` takes, `faltung.dask` takes."""
+    for dtype in (np.float64, np.uint8):
+        image = values((40, 50), dtype)
+        check("gaussian_filter", image, (9, 12), np.array(1.0))
+        check("gaussian_filter", image, (9, 12), 1.0, radius=[None, 3])
+        check("gaussian_filter", image, (9, 12), (1.0, 0.0), radius=[5, None])
+        check("gaussian_laplace", image, (9, 12), np.array(1.0), radius=[None, 3])
+        check("gaussian_gradient_magnitude", image, (9, 12), np.array(1.0), radius=[None, 3])
+        for size in (np.array(3), np.array(3.0), 3.0, (3.7, 2), [True, 2.5], 0, -1):
+            check("uniform_filter", image, (9, 12), size)
+        check("uniform_filter", image, (9, 12), 3, origin=np.array(1))
+        check("correlate", image, (9, 12), np.ones((3, 4)), origin=np.array(1))
+        check("convolve", image, (9, 12), np.ones((3, 4)), origin=np.array(-1))
+
+
 @st.composite
 def problems(draw):
     shape = draw(st.lists(st.integers(1, 9), min_size=1, max_size=4))
