@@ -273,8 +273,11 @@ def test_what_needs_the_callers_library():
         faltung.ndimage.sobel(array, output=np.zeros((8, 9)))
     with pytest.raises(RuntimeError, match="output shape not correct"):
         faltung.ndimage.sobel(array, output=Array(image(9, 9)))
-    with pytest.raises(NotImplementedError, match="install SciPy"):
+    with pytest.raises(NotImplementedError, match="pass an array of CuPy or NumPy"):
         faltung.ndimage.sobel(Array(image(8, 9).astype(np.complex64)))
+    for output in (np.float16, "complex64", np.dtype(">f4"), Array(image(8, 9).astype(np.complex64))):
+        with pytest.raises(NotImplementedError, match="results of .* on a device: pass an array of CuPy or NumPy"):
+            faltung.ndimage.sobel(array, output=output)
 
 
 def test_an_array_is_kept_until_its_work_is_done():
