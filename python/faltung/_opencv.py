@@ -57,9 +57,9 @@ def filter2D(src, ddepth, kernel, dst=None, anchor=(-1, -1), delta=0, borderType
         An image of uint8, uint16, int16, float32 or float64. A device array, such as CuPy's or PyTorch's, is filtered
         on its device. There, image and result are of uint8, uint16 or float32.
     ddepth : int, dtype or str
-        The type of the result: OpenCV's number (``cv2.CV_32F`` is 5) or a NumPy type. -1 is the type of `src`. As in
-        OpenCV, an image of uint8 gives any type listed for `src`. Images of uint16 and int16 give their own type,
-        float32 or float64. Images of float32 and float64 give their own type only.
+        The type of the result: OpenCV's number (``cv2.CV_32F`` is 5) or a NumPy type. Negative numbers such as -1 are
+        the type of `src`. As in OpenCV, an image of uint8 gives any type listed for `src`. Images of uint16 and int16
+        give their own type, float32 or float64. Images of float32 and float64 give their own type only.
     kernel : array of shape (rows, columns) or (columns,)
         The coefficients. They are rounded to float32, unless the image or the result is int16 or float64.
     dst : array, optional

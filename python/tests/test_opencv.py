@@ -360,9 +360,12 @@ BAD = {
     ),
     "unknown depth": (ValueError, "ddepth: .*, not 7", lambda: faltung.filter2D(IMAGE, 7, KERNEL)),
     "unknown depth of float64": (ValueError, "ddepth: .*, not 99", lambda: faltung.filter2D(IMAGE.astype(float), 99, KERNEL)),
-    "negative depth": (ValueError, "ddepth: .*, not -2", lambda: faltung.sepFilter2D(IMAGE, -2, [1], [1])),
+    "depth of an unknown name": (TypeError, "ddepth: .*'foo'", lambda: faltung.filter2D(IMAGE, "foo", KERNEL)),
     "huge window": (ValueError, "ksize: at most", lambda: faltung.GaussianBlur(IMAGE, (2**63 - 1, 3), 1)),
     "huge window of a mean": (ValueError, "ksize: at most", lambda: faltung.blur(IMAGE, (3, 2**40))),
+    "huge window of a sigma": (ValueError, "ksize: .*1e\\+300", lambda: faltung.GaussianBlur(IMAGE, (0, 0), 1e300)),
+    "huge sigma": (ValueError, "ksize: .*columns", lambda: faltung.GaussianBlur(IMAGE, (0, 3), 1.7e308)),
+    "huge sigmaY": (ValueError, "ksize: .*rows", lambda: faltung.GaussianBlur(IMAGE, (3, 0), 1, sigmaY=1e30)),
     "depth that is no number": (TypeError, "ddepth: ", lambda: faltung.filter2D(IMAGE, None, KERNEL)),
     "kernel of text": (TypeError, "kernel: real numbers", lambda: faltung.filter2D(IMAGE, -1, [["a"]])),
     "complex kernel": (TypeError, "kernel: real numbers", lambda: faltung.filter2D(IMAGE, -1, KERNEL * 1j)),
@@ -406,6 +409,23 @@ def test_bad_input_is_named(case):
     kind, text, call = BAD[case]
     with pytest.raises(kind, match=text):
         call()
+
+
+@pytest.mark.parametrize("anchor", [(-1, -1), (1, 0), (-1, 2)])
+def test_types_of_anchors(anchor):
+    image, kernel = picture((9, 9), "uint8"), small_integers((3, 5), 1)
+    expected = faltung.filter2D(image, -1, kernel, anchor=anchor)
+    for same in (list(anchor), np.array(anchor), np.array(anchor, np.int8)):
+        np.testing.assert_array_equal(faltung.filter2D(image, -1, kernel, anchor=same), expected)
+    np.testing.assert_array_equal(faltung.filter2D(image, -1, kernel, anchor=None), cv2.filter2D(image, -1, kernel))
+
+
+@pytest.mark.parametrize("kind", FILTERED)
+def test_a_negative_depth_is_that_of_the_image(kind):
+    image, line = picture((9, 9), kind), np.ones(3)
+    for depth in (-1, -2, -100):
+        assert faltung.filter2D(image, depth, KERNEL).dtype == cv2.filter2D(image, depth, KERNEL).dtype == kind
+        assert faltung.sepFilter2D(image, depth, line, line).dtype == cv2.sepFilter2D(image, depth, line, line).dtype
 
 
 def test_names_and_numbers_of_borders():
