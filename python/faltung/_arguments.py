@@ -152,8 +152,9 @@ def _check_device_type(dtype):
         raise Unsupported(f"results of {dtype} on a device")
 
 
-def check_cval(array, cval):
-    if type(cval) is not float and array.dtype.kind != "c" and np.iscomplexobj(cval):
+def check_cval(array, weights, cval):
+    """Refuses a complex value outside of a real array, with complex weights. With real ones, no filter takes it."""
+    if weights.dtype.kind == "c" and array.dtype.kind != "c" and np.iscomplexobj(cval):
         raise ValueError("Cannot provide a complex-valued cval when the input is real.")
 
 

@@ -4,6 +4,7 @@ All arguments are checked.
 """
 
 import functools
+import math
 
 import numpy as np
 
@@ -118,6 +119,8 @@ def _image(array, column, row, shape, output, mode, cval, origins):
     """
     if not (array.size and _has_rows(array) and _has_rows(output)):
         return False
+    # As in SciPy, a value that is no real number raises TypeError, also where the mode does not need it.
+    math.fabs(cval)
     if np.may_share_memory(array, output):
         array = array.copy()
     border = f"constant:{float(np.float32(cval))}" if mode == "constant" else mode

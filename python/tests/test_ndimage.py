@@ -480,6 +480,23 @@ BAD = [
     lambda m: m.gaussian_laplace(IMAGE, 1.0, nonsense=1),
     lambda m: m.gaussian_gradient_magnitude(IMAGE, (1.0,)),
     lambda m: m.sobel(),
+    lambda m: m.correlate(IMAGE, np.ones((3, 3)), cval=1j),
+    lambda m: m.convolve(IMAGE.astype(np.float32), np.ones((3, 3)), mode="constant", cval=1j),
+    lambda m: m.convolve(IMAGE.astype(np.uint8), np.ones((3, 3)), output=np.complex64, cval=1j),
+    lambda m: m.convolve(IMAGE, 1j * np.ones((3, 3)), cval=1j),
+    lambda m: m.correlate1d(IMAGE, np.ones(3), cval=1j),
+    lambda m: m.convolve1d(IMAGE, 1j * np.ones(3), cval=1j),
+    lambda m: m.gaussian_filter(IMAGE.astype(np.float32), 1.0, mode="constant", cval=1j),
+    lambda m: m.gaussian_filter1d(IMAGE, 1.0, cval=1j),
+    lambda m: m.gaussian_filter(IMAGE.astype(np.float32), 1.0, cval=1j),
+    lambda m: m.correlate(IMAGE.astype(np.float32), np.ones((3, 3)), cval="1"),
+    lambda m: m.sobel(IMAGE.astype(np.float32), cval=1j),
+    lambda m: m.uniform_filter(IMAGE.astype(np.float32), 3, cval=1j),
+    lambda m: m.uniform_filter(IMAGE.astype(np.float32), 3, mode="constant", cval=1j),
+    lambda m: m.sobel(IMAGE.astype(np.float32), mode="constant", cval=1j),
+    lambda m: m.laplace(IMAGE, cval=1j),
+    lambda m: m.gaussian_laplace(IMAGE, 1.0, cval=1j),
+    lambda m: m.gaussian_gradient_magnitude(IMAGE, 1.0, cval=1j),
 ]
 
 
