@@ -351,7 +351,8 @@ def correlate_or_convolve(array, weights, output, mode, cval, origin, is_convolu
             f"element, not the shape {weights.shape}"
         )
     origins = per_axis(origin, len(filtered), "origin")
-    if len(filtered) < ndim or axes is not None:
+    if len(filtered) < ndim:
+        # As in SciPy, the origins belong to the axes as they are named only where these are not all axes.
         values, origins = origins, [0] * ndim
         for axis, value in zip(filtered, values):
             origins[axis] = value

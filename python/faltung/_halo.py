@@ -63,15 +63,18 @@ def per_axis(value, count):
     return [value] * count if isinstance(value, str) or not np.iterable(value) else list(value)
 
 
-def of_mask(shape, origin, axes, reverse=False):
+def of_mask(shape, origin, axes, ndim, reverse=False):
     """Values below and above for each of `axes`. `reverse` is true for convolutions.
 
-    As in SciPy, the sides of a mask belong to the axes in ascending order, the origins to the axes in their order.
+    As in SciPy, the sides of a mask belong to the axes in ascending order. The origins belong to the axes in their
+    order, but to all `ndim` axes in ascending order.
     """
-    sides = dict(zip(sorted(axes), shape))
+    ascending = sorted(axes)
+    sides = dict(zip(ascending, shape))
+    shifts = dict(zip(axes if len(axes) < ndim else ascending, per_axis(origin, len(axes))))
     result = []
-    for axis, shift in zip(axes, per_axis(origin, len(axes))):
-        side, shift = sides[axis], index(shift)
+    for axis in axes:
+        side, shift = sides[axis], index(shifts[axis])
         below = (side - 1) // 2 - shift if reverse else side // 2 + shift
         result.append((below, side - 1 - below))
     return result

@@ -218,7 +218,7 @@ def _mask_filter(name, image, weights, mode, cval, origin, axes, accuracy):
     arguments = dict(weights=weights, mode=mode, cval=cval, origin=origin, axes=axes)
 
     def values(axes):
-        return _halo.of_mask(weights.shape, origin, axes, reverse=name == "convolve")
+        return _halo.of_mask(weights.shape, origin, axes, image.ndim, reverse=name == "convolve")
 
     return _filtered(name, image, arguments, values, accuracy)
 

@@ -180,6 +180,9 @@ def test_axes_in_any_order():
         check("gaussian_filter", image, (2, 3, 4), (0.3, 0.8, 1.5)[:count], **options)
         options["origin"] = (-1, 1, 2)[:count]
         check("uniform_filter", image.astype(np.int32), (2, 3, 4), (2, 3, 6)[:count], **options)
+        mask = values((4, 5, 7)[:count], np.float64)
+        for origin in ((-2, 0, 1), (1, 1, -1)):
+            check("correlate", image, (2, 3, 4), mask, axes=axes, origin=origin[:count])
     check("correlate", image, (2, 3, 4), values((3, 7), np.float64), axes=(2, 0), origin=(-1, 1))
 
 

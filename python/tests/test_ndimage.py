@@ -7,6 +7,7 @@ What must agree, by the type of the result:
 * f32 from f32: within 4 * 2^-24 * sum|w*x| of the sum in f64, for each pass of the filter.
 """
 
+import itertools
 import warnings
 
 import numpy as np
@@ -218,6 +219,19 @@ def test_correlate_and_convolve(data):
     if not np.isfinite(options["cval"]) and output is not None and np.dtype(output).kind in "iu":
         output = None
     compare(name, image, (mask,), absolute(name, mask, options), output=output, **options)
+
+
+@pytest.mark.parametrize("name", ["correlate", "convolve"])
+@pytest.mark.parametrize("dtype", ["float64", "uint8"])
+def test_origins_of_axes_in_any_order(name, dtype):
+    image = values((7, 8, 9), dtype, np.random.default_rng(4))
+    for count in (2, 3):
+        for axes in itertools.permutations(range(-count, 0)):
+            mask = np.random.default_rng(5).random((3, 5, 4)[:count])
+            for origin in itertools.product((-1, 0, 1), repeat=count):
+                compare(name, image, (mask,), axes=axes, origin=origin)
+                if count == 2:
+                    compare(name, image[0], (mask,), axes=axes, origin=origin)
 
 
 @given(st.data())
