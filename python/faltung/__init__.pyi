@@ -10,9 +10,10 @@ from faltung import ndimage as ndimage
 __version__: str
 
 # An array of any library: the result is of the library of the image.
-Array = Any
-Accuracy = Literal["exact", "bounded", "normwise"]
-Pair = tuple[SupportsIndex, SupportsIndex] | Sequence[SupportsIndex]
+_Array = Any
+_Accuracy = Literal["exact", "bounded", "normwise"]
+_Pair = tuple[SupportsIndex, SupportsIndex] | Sequence[SupportsIndex]
+_Depth = SupportsIndex | str | type[np.generic] | type[float] | np.dtype[Any]
 
 class Device:
     def __init__(self, name: str) -> None: ...
@@ -65,49 +66,49 @@ class DeviceArray:
 def describe_cpu() -> str: ...
 def devices() -> list[Device]: ...
 def info() -> dict[str, Any]: ...
-def install(accuracy: Accuracy | None = None) -> list[str]: ...
+def install(accuracy: _Accuracy | None = None) -> list[str]: ...
 def uninstall() -> None: ...
-def installed(accuracy: Accuracy | None = None) -> AbstractContextManager[list[str]]: ...
+def installed(accuracy: _Accuracy | None = None) -> AbstractContextManager[list[str]]: ...
 def filter2D(
-    src: Array,
-    ddepth: SupportsIndex | str | type[np.generic] | np.dtype[Any],
+    src: _Array,
+    ddepth: _Depth,
     kernel: ArrayLike,
-    dst: Array | None = None,
-    anchor: Pair = (-1, -1),
+    dst: _Array | None = None,
+    anchor: _Pair | None = (-1, -1),
     delta: SupportsFloat = 0,
     borderType: SupportsIndex | str = 4,
     *,
-    accuracy: Accuracy | None = None,
-) -> Array: ...
+    accuracy: _Accuracy | None = None,
+) -> _Array: ...
 def sepFilter2D(
-    src: Array,
-    ddepth: SupportsIndex | str | type[np.generic] | np.dtype[Any],
+    src: _Array,
+    ddepth: _Depth,
     kernelX: ArrayLike,
     kernelY: ArrayLike,
-    dst: Array | None = None,
-    anchor: Pair = (-1, -1),
+    dst: _Array | None = None,
+    anchor: _Pair | None = (-1, -1),
     delta: SupportsFloat = 0,
     borderType: SupportsIndex | str = 4,
     *,
-    accuracy: Accuracy | None = None,
-) -> Array: ...
+    accuracy: _Accuracy | None = None,
+) -> _Array: ...
 def GaussianBlur(
-    src: Array,
-    ksize: Pair,
+    src: _Array,
+    ksize: _Pair,
     sigmaX: SupportsFloat,
-    dst: Array | None = None,
+    dst: _Array | None = None,
     sigmaY: SupportsFloat = 0,
     borderType: SupportsIndex | str = 4,
     hint: int = 0,
     *,
-    accuracy: Accuracy | None = None,
-) -> Array: ...
+    accuracy: _Accuracy | None = None,
+) -> _Array: ...
 def blur(
-    src: Array,
-    ksize: Pair,
-    dst: Array | None = None,
-    anchor: Pair = (-1, -1),
+    src: _Array,
+    ksize: _Pair,
+    dst: _Array | None = None,
+    anchor: _Pair | None = (-1, -1),
     borderType: SupportsIndex | str = 4,
     *,
-    accuracy: Accuracy | None = None,
-) -> Array: ...
+    accuracy: _Accuracy | None = None,
+) -> _Array: ...

@@ -111,7 +111,11 @@ def make_output(output, array, is_complex=False):
             return output
         if is_complex:
             raise Unsupported("complex weights for arrays on a device")
-        return _on_device.output(output, array)
+        if isinstance(output, (type, np.dtype, str)):
+            _check_device_type(np.dtype(output))
+        output = _on_device.output(output, array)
+        _check_device_type(output.dtype)
+        return output
     if output is None:
         dtype = array.dtype
         if is_complex:
@@ -142,8 +146,15 @@ def make_output(output, array, is_complex=False):
     return output
 
 
-def check_cval(array, cval):
-    if type(cval) is not float and array.dtype.kind != "c" and np.iscomplexobj(cval):
+def _check_device_type(dtype):
+    """Refuses a type of results that the kernels do not compute."""
+    if dtype.char not in REAL_TYPES or not dtype.isnative:
+        raise Unsupported(f"results of {dtype} on a device")
+
+
+def check_cval(array, weights, cval):
+    """Refuses a complex value outside of a real array, with complex weights. With real ones, no filter takes it."""
+    if weights.dtype.kind == "c" and array.dtype.kind != "c" and np.iscomplexobj(cval):
         raise ValueError("Cannot provide a complex-valued cval when the input is real.")
 
 

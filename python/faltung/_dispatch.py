@@ -4,6 +4,7 @@ All arguments are checked.
 """
 
 import functools
+import math
 
 import numpy as np
 
@@ -118,6 +119,8 @@ def _image(array, column, row, shape, output, mode, cval, origins):
     """
     if not (array.size and _has_rows(array) and _has_rows(output)):
         return False
+    # As in SciPy, a value that is no real number raises TypeError, also where the mode does not need it.
+    math.fabs(cval)
     if np.may_share_memory(array, output):
         array = array.copy()
     border = f"constant:{float(np.float32(cval))}" if mode == "constant" else mode
@@ -275,6 +278,9 @@ def correlate_dense(array, weights, output, mode, cval, origins, exact):
         has_zeros = not _native.are_above(weights, _NO_WEIGHT)
         # SciPy leaves out products with 0, which matters where the array is not finite.
         if not (has_zeros and weights.size < _FEW):
+            if has_zeros and np.may_share_memory(array, output):
+                # The second filter below reads the array after the first one has written the output.
+                array = array.copy()
             name = MODE_NAMES[mode]
             done = _image(array, weights, None, weights.shape[:2], output, name, cval, origins[:2])
             if done and not (has_zeros and not np.isfinite(output.sum())):

@@ -49,7 +49,7 @@ def correlate1d(array, weights, axis, output, mode, cval, origin, exact):
     weights = np.asarray(weights)
     is_complex = array.dtype.kind == "c" or weights.dtype.kind == "c"
     output = make_output(output, array, is_complex)
-    check_cval(array, cval)
+    check_cval(array, weights, cval)
     if weights.dtype.kind == "c":
         weights = weights.conj().astype(np.complex128, copy=False)
     if weights.ndim != 1 or weights.shape[0] < 1:
@@ -136,7 +136,6 @@ def gaussian(array, sigma, order, output, mode, cval, truncate, radius, axes, ex
         for axis, width, degree, axis_mode, reach in passes
         if width > 1e-15
     ]
-    check_cval(array, cval)
     if not passes:
         assign(output, array)
     elif not (separable_image(array, output, passes, cval, exact) or filter_axes(array, output, passes, cval, exact)):
@@ -240,7 +239,6 @@ def smoothed_difference(array, axis, output, mode, cval, smoothing, exact):
     others = (other for other in range(array.ndim) if other != axis)
     passes = [(axis, _DIFFERENCE, 0, modes[axis])]
     passes += [(other, smoothing, 0, modes[other]) for other in others]
-    check_cval(array, cval)
     if not filter_axes(array, output, passes, cval, exact):
         one_after_another(array, output, [_pass(*one, cval, exact) for one in passes])
     return output
@@ -338,7 +336,7 @@ def correlate_or_convolve(array, weights, output, mode, cval, origin, is_convolu
     weights = np.asarray(weights)
     is_complex = array.dtype.kind == "c" or weights.dtype.kind == "c"
     output = make_output(output, array, is_complex)
-    check_cval(array, cval)
+    check_cval(array, weights, cval)
     if weights.dtype.kind == "c":
         weights = weights.astype(np.complex128, copy=False)
         if not is_convolution:
@@ -353,7 +351,8 @@ def correlate_or_convolve(array, weights, output, mode, cval, origin, is_convolu
             f"element, not the shape {weights.shape}"
         )
     origins = per_axis(origin, len(filtered), "origin")
-    if len(filtered) < ndim or axes is not None:
+    if len(filtered) < ndim:
+        # As in SciPy, the origins belong to the axes as they are named only where these are not all axes.
         values, origins = origins, [0] * ndim
         for axis, value in zip(filtered, values):
             origins[axis] = value

@@ -13,6 +13,8 @@ This also holds for filters in several passes, because each pass runs along one 
 from operator import index
 from typing import NamedTuple
 
+import numpy as np
+
 WRAPS = ("wrap", "grid-wrap")
 
 
@@ -58,18 +60,21 @@ def axes_of(axes, ndim):
 
 def per_axis(value, count):
     """`count` values: `value` itself, or one value for each axis."""
-    return [value] * count if isinstance(value, str) or not hasattr(value, "__len__") else list(value)
+    return [value] * count if isinstance(value, str) or not np.iterable(value) else list(value)
 
 
-def of_mask(shape, origin, axes, reverse=False):
+def of_mask(shape, origin, axes, ndim, reverse=False):
     """Values below and above for each of `axes`. `reverse` is true for convolutions.
 
-    As in SciPy, the sides of a mask belong to the axes in ascending order, the origins to the axes in their order.
+    As in SciPy, the sides of a mask belong to the axes in ascending order. The origins belong to the axes in their
+    order, but to all `ndim` axes in ascending order.
     """
-    sides = dict(zip(sorted(axes), shape))
+    ascending = sorted(axes)
+    sides = dict(zip(ascending, shape))
+    shifts = dict(zip(axes if len(axes) < ndim else ascending, per_axis(origin, len(axes))))
     result = []
-    for axis, shift in zip(axes, per_axis(origin, len(axes))):
-        side = sides[axis]
+    for axis in axes:
+        side, shift = sides[axis], index(shifts[axis])
         below = (side - 1) // 2 - shift if reverse else side // 2 + shift
         result.append((below, side - 1 - below))
     return result
@@ -77,17 +82,48 @@ def of_mask(shape, origin, axes, reverse=False):
 
 def of_window(size, origin, axes):
     """Values below and above for each of `axes`, where sizes and origins belong to the axes in their order."""
-    sides, shifts = per_axis(size, len(axes)), per_axis(origin, len(axes))
-    return [(side // 2 + shift, side - 1 - side // 2 - shift) for side, shift in zip(sides, shifts)]
+    result = []
+    for side, shift in zip(per_axis(size, len(axes)), per_axis(origin, len(axes))):
+        # As in SciPy, the fraction of a size does not count, and a size of 1 or less is no filter.
+        side, shift = (int(side), index(shift)) if side > 1 else (1, 0)
+        below = side // 2 + shift
+        result.append((below, side - 1 - below))
+    return result
 
 
 def of_gaussian(sigma, truncate, radius, axes):
     """Values below and above for each of `axes` of a Gaussian filter."""
-    if radius is None:
-        reach = [int(truncate * s + 0.5) if s > 1e-15 else 0 for s in map(float, per_axis(sigma, len(axes)))]
+    result = []
+    for width, reach in zip(per_axis(sigma, len(axes)), per_axis(radius, len(axes))):
+        if not width > 1e-15:
+            reach = 0
+        elif reach is None:
+            reach = int(truncate * float(width) + 0.5)
+        result.append((index(reach), index(reach)))
+    return result
+
+
+def of_gaussian_derivatives(shape, axes, sigma, truncate, radius, mode, smooths_all):
+    """The reach along every axis of a sum of derivatives along `axes`.
+
+    Each derivative also smooths the other axes: all of them if `smooths_all`, else those of `axes`.
+    """
+    every = range(len(shape))
+    if not axes:
+        return [Reach(0, 0, False)] * len(shape)
+    if smooths_all:
+        values = of_gaussian(sigma, truncate, radius, every)
     else:
-        reach = [index(r) for r in per_axis(radius, len(axes))]
-    return [(r, r) for r in reach]
+        sigmas = [0] * len(shape)
+        for axis, width in zip(axes, per_axis(sigma, len(axes))):
+            sigmas[axis] = width
+        values = of_gaussian(sigmas, truncate, radius, every)
+    # A derivative has the mode of its own axis on all axes.
+    modes = per_axis(mode, len(axes))
+    if len({name in WRAPS for name in modes}) > 1:
+        # No window has both kinds of borders: an axis is filtered as a whole.
+        values = [(length, length) if any(value) else value for value, length in zip(values, shape)]
+    return reaches(len(shape), every, values, modes[0])
 
 
 def reaches(ndim, axes, values, mode):

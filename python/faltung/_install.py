@@ -3,6 +3,7 @@
 import functools
 import importlib
 import importlib.util
+import inspect
 import sys
 import types
 from contextlib import contextmanager
@@ -125,22 +126,44 @@ def _modules():
     return result
 
 
-def _with_accuracy(function, accuracy):
-    """A function of `faltung.ndimage` with another default of `accuracy`."""
-    if accuracy is None:
-        return function
+class _WithAccuracy:
+    """The function `name` of `faltung.ndimage` with another default of `accuracy`.
 
-    @functools.wraps(function)
-    def call(*args, **kwargs):
-        return function(*args, **{"accuracy": accuracy, **kwargs})
+    Unlike a nested function it can be pickled, as tasks of `multiprocessing` require.
+    """
 
-    return call
+    def __init__(self, name, accuracy):
+        from faltung import ndimage
+
+        self._function, self._accuracy = getattr(ndimage, name), accuracy
+        functools.update_wrapper(self, self._function)
+        signature = inspect.signature(self._function)
+        parameters = signature.parameters.values()
+        self.__signature__ = signature.replace(
+            parameters=[p.replace(default=accuracy) if p.name == "accuracy" else p for p in parameters]
+        )
+
+    def __call__(self, *args, **kwargs):
+        return self._function(*args, **{"accuracy": self._accuracy, **kwargs})
+
+    def __reduce__(self):
+        return _with_accuracy, (self.__name__, self._accuracy)
+
+    def __repr__(self):
+        return f"<function {self.__name__} of faltung.ndimage with accuracy={self._accuracy!r}>"
+
+
+def _with_accuracy(name, accuracy):
+    """The function `name` of `faltung.ndimage` with this default of `accuracy`."""
+    from faltung import ndimage
+
+    return getattr(ndimage, name) if accuracy is None else _WithAccuracy(name, accuracy)
 
 
 def _put(accuracy):
     global _accuracy
     # It keeps SciPy's functions for what it does not compute, so it is imported before they are replaced.
-    from faltung import ndimage
+    importlib.import_module("faltung.ndimage")
 
     if accuracy not in (None, "exact", "bounded", "normwise"):
         raise ValueError(f"accuracy must be 'exact', 'bounded', 'normwise' or None, not {accuracy!r}")
@@ -155,7 +178,7 @@ def _put(accuracy):
         vars(kept).update({name: function for (module, name), function in _originals.items() if "cupyx" not in module})
         sys.modules[_KEPT] = kept
         for module, name in places:
-            setattr(module, name, _with_accuracy(getattr(ndimage, name), accuracy))
+            setattr(module, name, _with_accuracy(name, accuracy))
         _accuracy = accuracy
     return list(dict.fromkeys(module for module, _ in _originals))
 

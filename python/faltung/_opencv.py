@@ -37,6 +37,13 @@ _BLUR_RESULTS = {kind: (kind,) for kind in (U8, U16, I16, I32, F32, F64)}
 # A mask of more coefficients is computed in two passes.
 _MOST_COEFFICIENTS = 1 << 22
 
+# Sums of float32 leave more results near a half, which are computed again, the larger the mask. Above this number of
+# coefficients, sums of float64 take less time.
+_MOST_RECOMPUTED = 1 << 13
+
+# Integers up to this one are exact in float32.
+_EXACT_IN_F32 = 1 << 24
+
 
 def filter2D(src, ddepth, kernel, dst=None, anchor=(-1, -1), delta=0, borderType=4, *, accuracy=None):
     """Correlate an image with a mask, as ``cv2.filter2D`` does.
@@ -50,9 +57,9 @@ def filter2D(src, ddepth, kernel, dst=None, anchor=(-1, -1), delta=0, borderType
         An image of uint8, uint16, int16, float32 or float64. A device array, such as CuPy's or PyTorch's, is filtered
         on its device. There, image and result are of uint8, uint16 or float32.
     ddepth : int, dtype or str
-        The type of the result: OpenCV's number (``cv2.CV_32F`` is 5) or a NumPy type. -1 is the type of `src`. As in
-        OpenCV, an image of uint8 gives any type listed for `src`. Images of uint16 and int16 give their own type,
-        float32 or float64. Images of float32 and float64 give their own type only.
+        The type of the result: OpenCV's number (``cv2.CV_32F`` is 5) or a NumPy type. Negative numbers such as -1 are
+        the type of `src`. As in OpenCV, an image of uint8 gives any type listed for `src`. Images of uint16 and int16
+        give their own type, float32 or float64. Images of float32 and float64 give their own type only.
     kernel : array of shape (rows, columns) or (columns,)
         The coefficients. They are rounded to float32, unless the image or the result is int16 or float64.
     dst : array, optional
@@ -309,9 +316,10 @@ def _correlate(image, kind, column, row, mask, dst, anchor, scale, delta, border
         required = f"on a device, images and results of {arguments.names(_NATIVE)}"
         raise TypeError(f"src: {required} are required, not {image.dtype} and {kind}")
     result, values = _result(image, kind, dst)
-    if is_on_device or _takes_f32(image.dtype, kind, mask, row is not None):
+    is_mean = scale != 1.0
+    if is_on_device or _takes_f32(image.dtype, kind, mask, row is not None, is_mean, accuracy):
         _compute_f32(image, values, (column, row, mask, place, scale, delta, border, accuracy))
-    elif scale != 1.0:
+    elif is_mean:
         _native.blur_array(image, values, mask, place, border)
     else:
         _native.correlate_array(image, values, column, row, mask, place, 1.0, delta, border)
@@ -320,12 +328,19 @@ def _correlate(image, kind, column, row, mask, dst, anchor, scale, delta, border
     return result.object if is_on_device else result
 
 
-def _takes_f32(source, kind, mask, is_separable):
-    """Whether sums of float32 are accurate enough for the types and the mask."""
+def _takes_f32(source, kind, mask, is_separable, is_mean, accuracy):
+    """Whether sums of float32 are accurate enough for the types and the mask, and take less time."""
     if source not in _NATIVE or kind not in _NATIVE:
         return False
-    # The library computes images of uint16 with integer results by all products of the mask.
-    return source != U16 or kind == F32 or not is_separable
+    if kind == F32 or source == F32 or not is_separable:
+        return True
+    if source == U16:
+        # The library computes images of uint16 with integer results by all products of the mask.
+        return False
+    coefficients = mask[0] * mask[1]
+    if is_mean:
+        return coefficients * 255 < _EXACT_IN_F32
+    return accuracy == "normwise" or coefficients <= _MOST_RECOMPUTED
 
 
 def _compute_f32(image, values, problem):

@@ -67,10 +67,13 @@ def depth(ddepth, source, results):
     if possible is None:
         raise TypeError(f"src: an image of {names(results)} is required, not of {source}")
     if isinstance(ddepth, (str, type, np.dtype)):
-        kind = np.dtype(ddepth)
+        try:
+            kind = np.dtype(ddepth)
+        except TypeError:
+            raise TypeError(f"ddepth: a type of NumPy or a number of OpenCV is required, not {ddepth!r}") from None
     else:
         number = index("ddepth", ddepth)
-        kind = source if number == -1 else DEPTHS.get(number)
+        kind = source if number < 0 else DEPTHS.get(number)
     # NumPy takes None for float64.
     if kind is None or kind not in possible:
         found = ddepth if kind is None else kind
@@ -137,7 +140,10 @@ def ones(size):
 
 def gaussian_size(name, size, sigma, kind):
     if size <= 0 and sigma > 0:
-        size = round(sigma * (3 if kind == U8 else 4) * 2 + 1) | 1
+        size = sigma * (3 if kind == U8 else 4) * 2 + 1
+        if size > _MOST_SIZE:
+            raise ValueError(f"ksize: at most {_MOST_SIZE} {name} are required, and a sigma of {sigma} takes more")
+        size = round(size) | 1
     if size <= 0 or size % 2 == 0:
         raise ValueError(f"ksize: an odd number of {name} is required, or 0 with a sigma above 0, not {size}")
     return size
@@ -170,9 +176,7 @@ def border(border):
 
 def anchor(anchor, mask):
     """Row and column of the mask that stand over the output pixel."""
-    if anchor is None or anchor == (-1, -1):
-        return mask[0] // 2, mask[1] // 2
-    x, y = pair("anchor", anchor)
+    x, y = (-1, -1) if anchor is None else pair("anchor", anchor)
     rows, columns = mask
     place = (rows // 2 if y == -1 else y, columns // 2 if x == -1 else x)
     if not (0 <= place[0] < rows and 0 <= place[1] < columns):

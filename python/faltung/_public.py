@@ -24,6 +24,15 @@ def _scipy(name, array):
         return None
 
 
+def _advice(array):
+    """What may help where the library computes nothing, and no other library takes the call."""
+    if type(array).__module__.partition(".")[0] == "cupy":
+        return "cupyx.scipy.ndimage may compute it, and cannot be imported"
+    if _on_device.wrap(array) is not None:
+        return "pass an array of CuPy or NumPy, which CuPy or SciPy may compute"
+    return "install SciPy, which may compute it"
+
+
 def public(function):
     """Counts the calls of a filter, and hands to SciPy what the library does not compute."""
     name = function.__name__
@@ -41,9 +50,10 @@ def public(function):
             # "bounded" and "normwise" change nothing.
             result = function(*args, _exact=accuracy == "exact", **kwargs)
         except Unsupported as error:
-            scipy_function = _scipy(name, args[0] if args else kwargs["input"])
+            array = args[0] if args else kwargs["input"]
+            scipy_function = _scipy(name, array)
             if scipy_function is None or scipy_function is call:
-                raise NotImplementedError(f"{name} of {error}: install SciPy, which may compute it") from None
+                raise NotImplementedError(f"{name} of {error}: {_advice(array)}") from None
             _native.count(False)
             return scipy_function(*args, **kwargs)
         _native.count(True)

@@ -218,23 +218,37 @@ def _mask_filter(name, image, weights, mode, cval, origin, axes, accuracy):
     arguments = dict(weights=weights, mode=mode, cval=cval, origin=origin, axes=axes)
 
     def values(axes):
-        return _halo.of_mask(weights.shape, origin, axes, reverse=name == "convolve")
+        return _halo.of_mask(weights.shape, origin, axes, image.ndim, reverse=name == "convolve")
 
     return _filtered(name, image, arguments, values, accuracy)
 
 
 def _gaussian_derivatives(name, image, sigma, mode, cval, truncate, radius, axes, accuracy):
     arguments = dict(sigma=sigma, mode=mode, cval=cval, truncate=truncate, radius=radius, axes=axes)
-    return _filtered(name, image, arguments, lambda axes: _halo.of_gaussian(sigma, truncate, radius, axes), accuracy)
+
+    def reaches(axes, shape):
+        smooths_all = name == "gaussian_gradient_magnitude"
+        return _halo.of_gaussian_derivatives(shape, axes, sigma, truncate, radius, mode, smooths_all)
+
+    return _filtered_by_reaches(name, image, arguments, reaches, accuracy)
 
 
 def _filtered(name, image, arguments, values, accuracy):
     """The filter `name` on `image`. `values` gives the reach below and above for each of some axes."""
+
+    def reaches(axes, shape):
+        return _halo.reaches(len(shape), axes, values(axes), arguments["mode"])
+
+    return _filtered_by_reaches(name, image, arguments, reaches, accuracy)
+
+
+def _filtered_by_reaches(name, image, arguments, reaches, accuracy):
+    """The filter `name` on `image`. ``reaches(axes, shape)`` gives the reach along every axis."""
     image = _source(image)
     arguments = {**arguments, "accuracy": accuracy}
     dtype = _result_type(name, image, arguments)
     axes = _halo.axes_of(arguments.get("axes"), image.ndim)
-    reaches = _halo.reaches(image.ndim, axes, values(axes), arguments["mode"])
+    reaches = reaches(axes, image.shape)
     chunk_filter = ChunkFilter(name, arguments, reaches, dtype)
     stored = _stored_array(image)
     if stored is not None:
@@ -363,7 +377,7 @@ def _uniform_filter_of_lines(image, arguments, accuracy):
     for axis, size, mode, origin in zip(axes, *each):
         if size > 1:
             one_axis = dict(
-                size=size, axis=axis, mode=mode, cval=arguments["cval"], origin=origin, accuracy=accuracy
+                size=int(size), axis=axis, mode=mode, cval=arguments["cval"], origin=origin, accuracy=accuracy
             )
             if len(result.chunks[axis]) > 1:
                 result = result.rechunk({other: -1 if other == axis else "auto" for other in range(result.ndim)})

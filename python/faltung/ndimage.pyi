@@ -4,158 +4,159 @@ from typing import Any, Literal, SupportsFloat, SupportsIndex
 from numpy.typing import ArrayLike, DTypeLike
 
 # An array of any library: the result is of the library of the input.
-Array = Any
-Accuracy = Literal["exact", "bounded", "normwise"]
-Mode = Literal[
+_Array = Any
+_Accuracy = Literal["exact", "bounded", "normwise"]
+_Mode = Literal[
     "reflect", "constant", "nearest", "mirror", "wrap", "grid-mirror", "grid-constant", "grid-wrap"
 ]
-Modes = Mode | Sequence[Mode]
-Origins = SupportsIndex | Sequence[SupportsIndex]
-Axes = SupportsIndex | Sequence[SupportsIndex] | None
-Numbers = SupportsFloat | Sequence[SupportsFloat]
-Sizes = SupportsIndex | Sequence[SupportsIndex]
+_Modes = _Mode | Sequence[_Mode]
+_Origins = SupportsIndex | Sequence[SupportsIndex]
+_Axes = SupportsIndex | Sequence[SupportsIndex] | None
+_Numbers = SupportsFloat | Sequence[SupportsFloat]
+_Sizes = SupportsIndex | Sequence[SupportsIndex]
+_Radii = SupportsIndex | Sequence[SupportsIndex | None] | None
 # The array for the result, or its type.
-Output = Array | DTypeLike | None
+_Output = _Array | DTypeLike | None
 
 def counts() -> dict[str, int]: ...
 def correlate(
-    input: Array,
+    input: _Array,
     weights: ArrayLike,
-    output: Output = None,
-    mode: Modes = "reflect",
+    output: _Output = None,
+    mode: _Mode = "reflect",
     cval: complex = 0.0,
-    origin: Origins = 0,
+    origin: _Origins = 0,
     *,
-    axes: Axes = None,
-    accuracy: Accuracy | None = None,
-) -> Array: ...
+    axes: _Axes = None,
+    accuracy: _Accuracy | None = None,
+) -> _Array: ...
 def convolve(
-    input: Array,
+    input: _Array,
     weights: ArrayLike,
-    output: Output = None,
-    mode: Modes = "reflect",
+    output: _Output = None,
+    mode: _Mode = "reflect",
     cval: complex = 0.0,
-    origin: Origins = 0,
+    origin: _Origins = 0,
     *,
-    axes: Axes = None,
-    accuracy: Accuracy | None = None,
-) -> Array: ...
+    axes: _Axes = None,
+    accuracy: _Accuracy | None = None,
+) -> _Array: ...
 def correlate1d(
-    input: Array,
+    input: _Array,
     weights: ArrayLike,
     axis: SupportsIndex = -1,
-    output: Output = None,
-    mode: Mode = "reflect",
+    output: _Output = None,
+    mode: _Mode = "reflect",
     cval: complex = 0.0,
     origin: SupportsIndex = 0,
     *,
-    accuracy: Accuracy | None = None,
-) -> Array: ...
+    accuracy: _Accuracy | None = None,
+) -> _Array: ...
 def convolve1d(
-    input: Array,
+    input: _Array,
     weights: ArrayLike,
     axis: SupportsIndex = -1,
-    output: Output = None,
-    mode: Mode = "reflect",
+    output: _Output = None,
+    mode: _Mode = "reflect",
     cval: complex = 0.0,
     origin: SupportsIndex = 0,
     *,
-    accuracy: Accuracy | None = None,
-) -> Array: ...
+    accuracy: _Accuracy | None = None,
+) -> _Array: ...
 def gaussian_filter(
-    input: Array,
-    sigma: Numbers,
-    order: Sizes = 0,
-    output: Output = None,
-    mode: Modes = "reflect",
+    input: _Array,
+    sigma: _Numbers,
+    order: _Sizes = 0,
+    output: _Output = None,
+    mode: _Modes = "reflect",
     cval: complex = 0.0,
     truncate: SupportsFloat = 4.0,
     *,
-    radius: Sizes | None = None,
-    axes: Axes = None,
-    accuracy: Accuracy | None = None,
-) -> Array: ...
+    radius: _Radii = None,
+    axes: _Axes = None,
+    accuracy: _Accuracy | None = None,
+) -> _Array: ...
 def gaussian_filter1d(
-    input: Array,
+    input: _Array,
     sigma: SupportsFloat,
     axis: SupportsIndex = -1,
     order: SupportsIndex = 0,
-    output: Output = None,
-    mode: Mode = "reflect",
+    output: _Output = None,
+    mode: _Mode = "reflect",
     cval: complex = 0.0,
     truncate: SupportsFloat = 4.0,
     *,
     radius: SupportsIndex | None = None,
-    accuracy: Accuracy | None = None,
-) -> Array: ...
+    accuracy: _Accuracy | None = None,
+) -> _Array: ...
 def uniform_filter(
-    input: Array,
-    size: Sizes = 3,
-    output: Output = None,
-    mode: Modes = "reflect",
+    input: _Array,
+    size: _Numbers = 3,
+    output: _Output = None,
+    mode: _Modes = "reflect",
     cval: complex = 0.0,
-    origin: Origins = 0,
+    origin: _Origins = 0,
     *,
-    axes: Axes = None,
-    accuracy: Accuracy | None = None,
-) -> Array: ...
+    axes: _Axes = None,
+    accuracy: _Accuracy | None = None,
+) -> _Array: ...
 def uniform_filter1d(
-    input: Array,
+    input: _Array,
     size: SupportsIndex,
     axis: SupportsIndex = -1,
-    output: Output = None,
-    mode: Mode = "reflect",
+    output: _Output = None,
+    mode: _Mode = "reflect",
     cval: complex = 0.0,
     origin: SupportsIndex = 0,
     *,
-    accuracy: Accuracy | None = None,
-) -> Array: ...
+    accuracy: _Accuracy | None = None,
+) -> _Array: ...
 def sobel(
-    input: Array,
+    input: _Array,
     axis: SupportsIndex = -1,
-    output: Output = None,
-    mode: Modes = "reflect",
+    output: _Output = None,
+    mode: _Modes = "reflect",
     cval: complex = 0.0,
     *,
-    accuracy: Accuracy | None = None,
-) -> Array: ...
+    accuracy: _Accuracy | None = None,
+) -> _Array: ...
 def prewitt(
-    input: Array,
+    input: _Array,
     axis: SupportsIndex = -1,
-    output: Output = None,
-    mode: Modes = "reflect",
+    output: _Output = None,
+    mode: _Modes = "reflect",
     cval: complex = 0.0,
     *,
-    accuracy: Accuracy | None = None,
-) -> Array: ...
+    accuracy: _Accuracy | None = None,
+) -> _Array: ...
 def laplace(
-    input: Array,
-    output: Output = None,
-    mode: Modes = "reflect",
+    input: _Array,
+    output: _Output = None,
+    mode: _Modes = "reflect",
     cval: complex = 0.0,
     *,
-    axes: Axes = None,
-    accuracy: Accuracy | None = None,
-) -> Array: ...
+    axes: _Axes = None,
+    accuracy: _Accuracy | None = None,
+) -> _Array: ...
 def gaussian_laplace(
-    input: Array,
-    sigma: Numbers,
-    output: Output = None,
-    mode: Modes = "reflect",
+    input: _Array,
+    sigma: _Numbers,
+    output: _Output = None,
+    mode: _Modes = "reflect",
     cval: complex = 0.0,
     *,
-    axes: Axes = None,
-    accuracy: Accuracy | None = None,
+    axes: _Axes = None,
+    accuracy: _Accuracy | None = None,
     **kwargs: Any,
-) -> Array: ...
+) -> _Array: ...
 def gaussian_gradient_magnitude(
-    input: Array,
-    sigma: Numbers,
-    output: Output = None,
-    mode: Modes = "reflect",
+    input: _Array,
+    sigma: _Numbers,
+    output: _Output = None,
+    mode: _Modes = "reflect",
     cval: complex = 0.0,
     *,
-    axes: Axes = None,
-    accuracy: Accuracy | None = None,
+    axes: _Axes = None,
+    accuracy: _Accuracy | None = None,
     **kwargs: Any,
-) -> Array: ...
+) -> _Array: ...

@@ -180,7 +180,49 @@ def test_axes_in_any_order():
         check("gaussian_filter", image, (2, 3, 4), (0.3, 0.8, 1.5)[:count], **options)
         options["origin"] = (-1, 1, 2)[:count]
         check("uniform_filter", image.astype(np.int32), (2, 3, 4), (2, 3, 6)[:count], **options)
+        mask = values((4, 5, 7)[:count], np.float64)
+        for origin in ((-2, 0, 1), (1, 1, -1)):
+            check("correlate", image, (2, 3, 4), mask, axes=axes, origin=origin[:count])
     check("correlate", image, (2, 3, 4), values((3, 7), np.float64), axes=(2, 0), origin=(-1, 1))
+
+
+@pytest.mark.parametrize("name", ["gaussian_laplace", "gaussian_gradient_magnitude"])
+@pytest.mark.parametrize("mode", ["mirror", "wrap"])
+def test_derivatives_along_some_axes(name, mode):
+    image = values((40, 50), np.float64)
+    for axes in ((0,), 1, (-1, 0), ()):
+        check(name, image, (9, 12), 1.2, axes=axes, mode=mode)
+    check(name, image, (9, 12), 1.2, axes=1, radius=(2, 7), mode=mode)
+
+
+@pytest.mark.parametrize("name", ["gaussian_laplace", "gaussian_gradient_magnitude"])
+def test_derivatives_with_several_modes(name, tmp_path):
+    zarr = pytest.importorskip("zarr")
+    image = values((40, 50), np.float64)
+    stored = zarr.create_array(store=tmp_path / "image.zarr", shape=image.shape, chunks=(9, 12), dtype=image.dtype)
+    stored[:] = image
+    for modes in itertools.permutations(("nearest", "wrap", "grid-wrap", "constant"), 2):
+        check(name, image, (9, 12), 1.2, mode=modes)
+        check(name, image, (9, 12), (1.2, 0), mode=modes)
+        check(name, image, (9, 12), (1.2, 0.7), mode=modes, axes=(1, 0))
+        result = getattr(fd, name)(da.from_zarr(stored), 1.2, mode=modes)
+        assert_bits(result.compute(scheduler="sync"), getattr(exact, name)(image, 1.2, mode=modes))
+
+
+def test_numbers_of_other_types():
+    """What `faltung.ndimage` takes, `faltung.dask` takes."""
+    for dtype in (np.float64, np.uint8):
+        image = values((40, 50), dtype)
+        check("gaussian_filter", image, (9, 12), np.array(1.0))
+        check("gaussian_filter", image, (9, 12), 1.0, radius=[None, 3])
+        check("gaussian_filter", image, (9, 12), (1.0, 0.0), radius=[5, None])
+        check("gaussian_laplace", image, (9, 12), np.array(1.0), radius=[None, 3])
+        check("gaussian_gradient_magnitude", image, (9, 12), np.array(1.0), radius=[None, 3])
+        for size in (np.array(3), np.array(3.0), 3.0, (3.7, 2), [True, 2.5], 0, -1):
+            check("uniform_filter", image, (9, 12), size)
+        check("uniform_filter", image, (9, 12), 3, origin=np.array(1))
+        check("correlate", image, (9, 12), np.ones((3, 4)), origin=np.array(1))
+        check("convolve", image, (9, 12), np.ones((3, 4)), origin=np.array(-1))
 
 
 @st.composite

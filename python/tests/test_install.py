@@ -1,5 +1,8 @@
 """`faltung.install()`: the functions are there, and leave without a trace."""
 
+import inspect
+import multiprocessing
+import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -64,6 +67,26 @@ def test_the_accuracy_of_what_is_installed():
     with pytest.raises(ValueError, match="accuracy must be"):
         faltung.install("precise")
     assert not is_installed()
+
+
+def test_installed_functions_can_be_pickled():
+    image = (1e6 + np.random.default_rng(0).standard_normal((60, 70))).astype(np.float32)
+    for accuracy in (None, "exact"):
+        with faltung.installed(accuracy):
+            for name in _install.NAMES:
+                function = getattr(nd, name)
+                copied = pickle.loads(pickle.dumps(function))
+                assert inspect.signature(copied) == inspect.signature(function)
+                assert inspect.signature(function).parameters["accuracy"].default == accuracy
+                assert copied.__name__ == name and copied.__doc__ == getattr(ndimage, name).__doc__
+            expected, found = nd.sobel(image), pickle.loads(pickle.dumps(nd.sobel))
+        np.testing.assert_array_equal(found(image), expected)
+
+
+def test_installed_functions_in_other_processes():
+    image = np.arange(30, dtype=np.float32).reshape(5, 6)
+    with faltung.installed("exact"), multiprocessing.get_context("spawn").Pool(1) as pool:
+        np.testing.assert_array_equal(pool.map(nd.sobel, [image])[0], nd.sobel(image))
 
 
 def test_a_call_of_scipy_reaches_ours():

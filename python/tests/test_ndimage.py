@@ -7,6 +7,7 @@ What must agree, by the type of the result:
 * f32 from f32: within 4 * 2^-24 * sum|w*x| of the sum in f64, for each pass of the filter.
 """
 
+import itertools
 import warnings
 
 import numpy as np
@@ -220,6 +221,19 @@ def test_correlate_and_convolve(data):
     compare(name, image, (mask,), absolute(name, mask, options), output=output, **options)
 
 
+@pytest.mark.parametrize("name", ["correlate", "convolve"])
+@pytest.mark.parametrize("dtype", ["float64", "uint8"])
+def test_origins_of_axes_in_any_order(name, dtype):
+    image = values((7, 8, 9), dtype, np.random.default_rng(4))
+    for count in (2, 3):
+        for axes in itertools.permutations(range(-count, 0)):
+            mask = np.random.default_rng(5).random((3, 5, 4)[:count])
+            for origin in itertools.product((-1, 0, 1), repeat=count):
+                compare(name, image, (mask,), axes=axes, origin=origin)
+                if count == 2:
+                    compare(name, image[0], (mask,), axes=axes, origin=origin)
+
+
 @given(st.data())
 def test_correlate1d_and_convolve1d(data):
     image = data.draw(images())
@@ -399,6 +413,21 @@ def test_zeros_have_scipys_sign():
         assert result.tobytes() == expected.tobytes(), (name, args)
 
 
+@pytest.mark.parametrize("name", ["correlate", "convolve"])
+@pytest.mark.parametrize("channels", [(), (3,)])
+def test_numbers_that_are_not_finite_and_an_output_over_the_input(name, channels):
+    random = np.random.default_rng(6)
+    weights = random.random((9, 9, 1)[: 2 + len(channels)])
+    weights[::2] = 0
+    for shift in (0, 1):
+        room = random.random((41, 50, *channels)).astype(np.float32)
+        room[10, 20], room[30, 40] = np.inf, np.nan
+        image, output = room[:40], room[shift : 40 + shift]
+        expected = getattr(nd, name)(image, weights)
+        getattr(ndimage, name)(image, weights, output=output)
+        np.testing.assert_allclose(output, expected, rtol=1e-5)
+
+
 def test_input_is_the_imaginary_part_of_the_output():
     image = values((6, 40), np.float64, np.random.default_rng(4))
     for name, size in (("uniform_filter1d", 3), ("correlate1d", [1.0, 2.0, -1.0])):
@@ -475,6 +504,23 @@ BAD = [
     lambda m: m.gaussian_laplace(IMAGE, 1.0, nonsense=1),
     lambda m: m.gaussian_gradient_magnitude(IMAGE, (1.0,)),
     lambda m: m.sobel(),
+    lambda m: m.correlate(IMAGE, np.ones((3, 3)), cval=1j),
+    lambda m: m.convolve(IMAGE.astype(np.float32), np.ones((3, 3)), mode="constant", cval=1j),
+    lambda m: m.convolve(IMAGE.astype(np.uint8), np.ones((3, 3)), output=np.complex64, cval=1j),
+    lambda m: m.convolve(IMAGE, 1j * np.ones((3, 3)), cval=1j),
+    lambda m: m.correlate1d(IMAGE, np.ones(3), cval=1j),
+    lambda m: m.convolve1d(IMAGE, 1j * np.ones(3), cval=1j),
+    lambda m: m.gaussian_filter(IMAGE.astype(np.float32), 1.0, mode="constant", cval=1j),
+    lambda m: m.gaussian_filter1d(IMAGE, 1.0, cval=1j),
+    lambda m: m.gaussian_filter(IMAGE.astype(np.float32), 1.0, cval=1j),
+    lambda m: m.correlate(IMAGE.astype(np.float32), np.ones((3, 3)), cval="1"),
+    lambda m: m.sobel(IMAGE.astype(np.float32), cval=1j),
+    lambda m: m.uniform_filter(IMAGE.astype(np.float32), 3, cval=1j),
+    lambda m: m.uniform_filter(IMAGE.astype(np.float32), 3, mode="constant", cval=1j),
+    lambda m: m.sobel(IMAGE.astype(np.float32), mode="constant", cval=1j),
+    lambda m: m.laplace(IMAGE, cval=1j),
+    lambda m: m.gaussian_laplace(IMAGE, 1.0, cval=1j),
+    lambda m: m.gaussian_gradient_magnitude(IMAGE, 1.0, cval=1j),
 ]
 
 

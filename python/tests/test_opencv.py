@@ -248,6 +248,37 @@ def test_a_very_large_gaussian_takes_two_passes():
     ours = faltung.GaussianBlur(image, (2301, 2101), 400)
     theirs = cv2.GaussianBlur(image.astype(np.float64), (2301, 2101), 400)
     assert np.all(np.abs(ours - theirs) <= 0.5001)
+    ours = faltung.GaussianBlur(image.astype(np.float32), (2301, 2101), 400)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+@pytest.mark.parametrize("columns, rows", [(257, 257), (300, 256), (2000, 41), (3, 40000)])
+def test_means_of_large_windows_are_exact(columns, rows):
+    image = picture((300, 290), "uint8")
+    ours = faltung.blur(image, (columns, rows), borderType="replicate")
+    sums = np.pad(image, [(rows // 2, rows - 1 - rows // 2), (columns // 2, columns - 1 - columns // 2)], "edge")
+    for size in (rows, columns):
+        lines = np.cumsum(sums, axis=0, dtype=np.int64)
+        lines[size:] -= lines[:-size].copy()
+        sums = lines[size - 1 :].T
+    area = rows * columns
+    whole, rest = np.divmod(sums, area)
+    whole += (2 * rest > area) | ((2 * rest == area) & (whole % 2 == 1))
+    np.testing.assert_array_equal(ours, whole)
+
+
+@pytest.mark.parametrize("depth", ["uint8", "uint16"])
+def test_large_separable_masks_round_sums_of_float64(depth):
+    image = picture((200, 210), "uint8")
+    line = cv2.getGaussianKernel(121, 20).ravel()
+    sums = exact_sums(exact_sums(image, line[:, None]), line[None])
+    expected = np.rint(sums)
+    is_clear = np.abs(sums - np.floor(sums) - 0.5) > 1e-10
+    for accuracy in ("exact", "bounded"):
+        ours = faltung.sepFilter2D(image, depth, line, line, accuracy=accuracy)
+        np.testing.assert_array_equal(ours[is_clear], expected[is_clear])
+    if depth == "uint8":
+        np.testing.assert_array_equal(faltung.GaussianBlur(image, (121, 121), 20), ours)
 
 
 @pytest.mark.parametrize("kind", ["uint8", "float32", "int16"])
@@ -329,9 +360,12 @@ BAD = {
     ),
     "unknown depth": (ValueError, "ddepth: .*, not 7", lambda: faltung.filter2D(IMAGE, 7, KERNEL)),
     "unknown depth of float64": (ValueError, "ddepth: .*, not 99", lambda: faltung.filter2D(IMAGE.astype(float), 99, KERNEL)),
-    "negative depth": (ValueError, "ddepth: .*, not -2", lambda: faltung.sepFilter2D(IMAGE, -2, [1], [1])),
+    "depth of an unknown name": (TypeError, "ddepth: .*'foo'", lambda: faltung.filter2D(IMAGE, "foo", KERNEL)),
     "huge window": (ValueError, "ksize: at most", lambda: faltung.GaussianBlur(IMAGE, (2**63 - 1, 3), 1)),
     "huge window of a mean": (ValueError, "ksize: at most", lambda: faltung.blur(IMAGE, (3, 2**40))),
+    "huge window of a sigma": (ValueError, "ksize: .*1e\\+300", lambda: faltung.GaussianBlur(IMAGE, (0, 0), 1e300)),
+    "huge sigma": (ValueError, "ksize: .*columns", lambda: faltung.GaussianBlur(IMAGE, (0, 3), 1.7e308)),
+    "huge sigmaY": (ValueError, "ksize: .*rows", lambda: faltung.GaussianBlur(IMAGE, (3, 0), 1, sigmaY=1e30)),
     "depth that is no number": (TypeError, "ddepth: ", lambda: faltung.filter2D(IMAGE, None, KERNEL)),
     "kernel of text": (TypeError, "kernel: real numbers", lambda: faltung.filter2D(IMAGE, -1, [["a"]])),
     "complex kernel": (TypeError, "kernel: real numbers", lambda: faltung.filter2D(IMAGE, -1, KERNEL * 1j)),
@@ -375,6 +409,23 @@ def test_bad_input_is_named(case):
     kind, text, call = BAD[case]
     with pytest.raises(kind, match=text):
         call()
+
+
+@pytest.mark.parametrize("anchor", [(-1, -1), (1, 0), (-1, 2)])
+def test_types_of_anchors(anchor):
+    image, kernel = picture((9, 9), "uint8"), small_integers((3, 5), 1)
+    expected = faltung.filter2D(image, -1, kernel, anchor=anchor)
+    for same in (list(anchor), np.array(anchor), np.array(anchor, np.int8)):
+        np.testing.assert_array_equal(faltung.filter2D(image, -1, kernel, anchor=same), expected)
+    np.testing.assert_array_equal(faltung.filter2D(image, -1, kernel, anchor=None), cv2.filter2D(image, -1, kernel))
+
+
+@pytest.mark.parametrize("kind", FILTERED)
+def test_a_negative_depth_is_that_of_the_image(kind):
+    image, line = picture((9, 9), kind), np.ones(3)
+    for depth in (-1, -2, -100):
+        assert faltung.filter2D(image, depth, KERNEL).dtype == cv2.filter2D(image, depth, KERNEL).dtype == kind
+        assert faltung.sepFilter2D(image, depth, line, line).dtype == cv2.sepFilter2D(image, depth, line, line).dtype
 
 
 def test_names_and_numbers_of_borders():

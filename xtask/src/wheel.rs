@@ -30,9 +30,10 @@ const POLICY: &str = "manylinux2014";
 const MOST_BYTES: u64 = 8 << 20;
 
 /// What a wheel must contain, beside the library. A name of `*` is that of the folder with the metadata.
-const CONTENTS: [&str; 8] = [
+const CONTENTS: [&str; 9] = [
     "faltung/__init__.py",
     "faltung/__init__.pyi",
+    "faltung/dask.pyi",
     "faltung/ndimage.pyi",
     "faltung/_native.abi3.so",
     "faltung/py.typed",

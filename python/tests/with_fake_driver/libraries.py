@@ -1,6 +1,8 @@
 """Arrays of CuPy and torch, as far as they can be told without them, and the functions of OpenCV."""
 
 import gc
+import sys
+import types
 import weakref
 
 import numpy as np
@@ -41,6 +43,19 @@ def test_objects_like_cupys(cupy):
     cupy.streams[5] = cupy.streams[0]
     with pytest.raises(RuntimeError, match="device 5 was asked for"):
         _device.wrap(array)
+
+
+def test_results_of_other_types_are_cupys(cupy, monkeypatch):
+    monkeypatch.setattr(cupy.ndarray, "__module__", "cupy")
+    array = cupy.ndarray((12, 40), "f4", image(12, 40))
+    with pytest.raises(NotImplementedError, match="cupyx.scipy.ndimage may compute it"):
+        faltung.ndimage.sobel(array, output="complex64")
+    pieces = {name: types.ModuleType(name) for name in ("cupyx", "cupyx.scipy", "cupyx.scipy.ndimage")}
+    pieces["cupyx.scipy.ndimage"].sobel = lambda *args, **options: (args, options)
+    for name, module in pieces.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    for output in (np.float16, "complex64", cupy.ndarray((12, 40), "F")):
+        assert faltung.ndimage.sobel(array, output=output) == ((array,), {"output": output})
 
 
 @pytest.mark.parametrize("function", ["correlate", "convolve"])
