@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "5b3d08297a3893f6943d38175455138e562a7b467afacbe049be0b4e275cea20";
+pub const SOURCE_HASH: &str = "a16d6cdf7aaa9e3220dd722e277ae8cd58fabf3edcedb04c3fb80bd926f21726";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
