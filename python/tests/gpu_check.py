@@ -500,6 +500,7 @@ def torch_refusals(torch):
     refused(ones.to(torch.bfloat16), TypeError, "bfloat16")
     refused(ones.to_sparse(), TypeError, "dense")
     refused(ones.to(torch.complex64).conj(), ValueError, "resolve_conj")
+    refused(ones.to(torch.complex64).conj().imag, ValueError, "resolve_neg")
     refused(torch.ones((4, 4), device="meta"), TypeError, "meta")
     freed = ones.clone()
     freed.untyped_storage().resize_(0)

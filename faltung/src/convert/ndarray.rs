@@ -49,7 +49,7 @@ const ONE_CHANNEL: usize = 1;
 /// let error = View::try_from(array.t()).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "an array with the strides [3, 1], the first of them or more, is required, this one has [1, 4]"
+///     "the strides of the array must be [3, 1] elements, and the first of them may be larger, not [1, 4]"
 /// );
 /// // What can't be lent can be copied.
 /// let copy = array.t().as_standard_layout().into_owned();

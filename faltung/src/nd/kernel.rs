@@ -33,8 +33,6 @@ pub(super) trait Real: Scalar + Add<Output = Self> + Sub<Output = Self> + Div<Ou
 
     /// 0.
     const ZERO: Self;
-    /// The neutral element of additions: 0.0 plus -0.0 is 0.0, but -0.0 plus a number is that number, with its sign.
-    const NEGATIVE_ZERO: Self;
 
     fn to_f64(self) -> f64;
 
@@ -87,7 +85,6 @@ macro_rules! real {
         impl Real for $type {
             type Vector<S: Simd> = S::$vector;
             const ZERO: Self = 0.0;
-            const NEGATIVE_ZERO: Self = -0.0;
 
             #[inline(always)]
             fn to_f64(self) -> f64 {
@@ -172,14 +169,12 @@ pub(super) struct Tap<A> {
 /// `to[i] = sum of weight * from[i + offset * step]` over the taps, in their order, in partial sums of `partial`
 /// products.
 ///
-/// A sum along a line begins with its first product, as SciPy's do, so it may be -0.0. Other sums begin with 0.0.
-///
 /// # Safety
 /// With `count` values, or a [`group`] if that is more:
 /// - For each tap, `from + offset * step` is valid for reads of these.
 /// - `to` is valid for reads and writes of these, and none of them is read from `from`.
 #[inline(always)]
-pub(super) unsafe fn weighted_sums<S: Simd, A: Real, const ALONG_LINE: bool>(
+pub(super) unsafe fn weighted_sums<S: Simd, A: Real>(
     simd: S,
     from: *const A,
     step: isize,
@@ -189,14 +184,13 @@ pub(super) unsafe fn weighted_sums<S: Simd, A: Real, const ALONG_LINE: bool>(
     count: usize,
 ) {
     let lanes = A::lanes::<S>();
-    let zero = if ALONG_LINE { A::NEGATIVE_ZERO } else { A::ZERO };
     for start in starts(count, group::<S, A>()) {
-        // Without taps the sums are `zero`.
+        // Without taps the sums are 0.
         let (first, rest) = taps.split_at(partial.min(taps.len()));
         let mut part = first;
         let mut rest = rest.chunks(partial);
         loop {
-            let mut sums = [A::splat(simd, zero); TOGETHER];
+            let mut sums = [A::splat(simd, A::ZERO); TOGETHER];
             for tap in part {
                 let weight = A::splat(simd, tap.weight);
                 for (i, sum) in sums.iter_mut().enumerate() {
@@ -260,7 +254,7 @@ pub(super) unsafe fn mirrored_sums<S: Simd, A: Real, const IS_ODD: bool>(
 ) {
     let lanes = A::lanes::<S>();
     for start in starts(count, group::<S, A>()) {
-        let mut sums = [A::splat(simd, A::NEGATIVE_ZERO); TOGETHER];
+        let mut sums = [A::splat(simd, A::ZERO); TOGETHER];
         let weight = A::splat(simd, filter.middle);
         for (i, sum) in sums.iter_mut().enumerate() {
             // SAFETY: a vector of a group of the values.

@@ -138,7 +138,7 @@ impl<A: Real, R: Recheck<A>> LineSums for Summed<A, R> {
                 LineFilter::Taps(taps) => {
                     for row in 0..rows {
                         let (from, to) = (places.values_of(row), places.results_of(row));
-                        weighted_sums::<_, _, true>(simd, from, step, taps, self.partial, to, count);
+                        weighted_sums(simd, from, step, taps, self.partial, to, count);
                         self.recheck.run(simd, from, step, to, count);
                     }
                 }

@@ -194,8 +194,7 @@ impl Case {
         for index in indices(&self.input.layout.shape) {
             let (found, expected) = (self.output.get(&index), converted(self.output.layout.element, expected(&index)));
             let layouts = (&self.input.layout, &self.output.layout);
-            let are_same = found.to_bits() == expected.to_bits() || found.is_nan() && expected.is_nan();
-            assert!(are_same, "seed {seed}, {index:?}: {found}, not {expected}: {layouts:?}");
+            assert!(found == expected, "seed {seed}, {index:?}: {found}, not {expected}: {layouts:?}");
         }
     }
 }

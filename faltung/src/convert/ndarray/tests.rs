@@ -118,7 +118,7 @@ fn other_layouts_are_refused() {
     assert_eq!(ViewMut::try_from(array.view_mut().reversed_axes()).unwrap_err(), expected);
     assert_eq!(
         expected.to_string(),
-        "an array with the strides [4, 1], the first of them or more, is required, this one has [1, 5]"
+        "the strides of the array must be [4, 1] elements, and the first of them may be larger, not [1, 5]"
     );
     let mut array = numbered3(4, 5, 2);
     assert!(matches!(ViewMut::try_from(array.slice_mut(s![.., ..;2, ..])), Err(Error::Strides { .. })));

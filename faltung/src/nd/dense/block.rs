@@ -240,7 +240,7 @@ impl<A: Real, R: Recheck<A>> Work for Block<'_, A, R> {
                         index[outer.len() - 1] += TILE_ROWS - 1;
                     }
                     _ => {
-                        weighted_sums::<_, _, false>(simd, from, 1, self.taps, self.partial, sums, values);
+                        weighted_sums(simd, from, 1, self.taps, self.partial, sums, values);
                         if !is_in_place {
                             self.recheck.run(simd, from, 1, sums, values);
                             self.write_row(sums, row, count, to);
