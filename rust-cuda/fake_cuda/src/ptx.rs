@@ -56,7 +56,7 @@ pub(crate) fn parse(text: &str) -> Option<Declared> {
                 let is_constant = line.contains(".const ");
                 if is_constant || line.contains(".global ") {
                     declared.arrays.push(array(line, is_constant)?);
-                } else if line.contains(".shared ") {
+                } else if line.contains(".shared ") && !line.contains(".extern ") {
                     shared.push(array(line, is_constant)?);
                 }
             }
@@ -93,6 +93,7 @@ mod tests {
     #[test]
     fn declarations_are_found() {
         let text = ".version 6.0\n.target sm_70\n.address_size 64\n.visible .const .align 16 .b8 MASK[65536];\n\
+            .extern .shared .align 16 .b8 dynamic[];\n\
             .shared .align 16 .b8 tile[400];\n.shared .align 16 .b8 tile_2[20];\n\
             .visible .entry one(\n\t.param .u64 one_param_0\n)\n{\n\tret;\n}\n\
             .visible .entry two(\n)\n{\n\tmov.u32 %r1, tile_2;\n\tmov.u32 %r2, tile_2;\n\tret;\n}\n";
