@@ -1,6 +1,6 @@
 //! Alpha where a format can't hold it as it is: multiplied with colours, or at all.
 
-use faltung::{Image, Pixel, PixelType};
+use faltung::{Image, Pixel, white};
 
 use super::{AnyImage, Format, Picture, each_type};
 use crate::Result;
@@ -22,7 +22,7 @@ impl Picture {
     #[must_use]
     pub fn has_opaque_alpha(&self) -> bool {
         fn is_opaque<T: Pixel>(image: &Image<T>) -> bool {
-            let last = |pixel: &[T]| pixel.last().is_some_and(|alpha| alpha.to_f32() == opaque(T::TYPE));
+            let last = |pixel: &[T]| pixel.last().is_some_and(|alpha| alpha.to_f32() == white(T::TYPE));
             image.values().chunks_exact(image.channels()).all(last)
         }
         self.content.has_alpha(self.pixels.channels()) && each_type!(&self.pixels, image => is_opaque(image))
@@ -52,18 +52,9 @@ impl Picture {
     }
 }
 
-/// The greatest alpha of a type.
-fn opaque(pixel: PixelType) -> f32 {
-    match pixel {
-        PixelType::U8 => 255.0,
-        PixelType::U16 => 65_535.0,
-        PixelType::F32 => 1.0,
-    }
-}
-
 /// Colours divided by alpha. What alpha hides is 0.
 fn divided<T: Pixel>(image: &Image<T>) -> Result<Image<T>> {
-    let opaque = opaque(T::TYPE);
+    let opaque = white(T::TYPE);
     let channels = image.channels();
     let mut result = Image::<T>::zeros(image.width(), image.height(), channels)?;
     let pixels = image.values().chunks_exact(channels);
