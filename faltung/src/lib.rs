@@ -59,6 +59,7 @@
 //!   pool for work on the CPU. Copies for CUDA devices always use the current pool. Calls from rayon tasks are safe.
 //!   While a call copies for a CUDA device, rayon may run another task of yours in the same thread. So do not hold a
 //!   lock across such a call if one of your tasks takes the same lock.
+//! - [`cancellable`] names a flag that ends work on the CPU early.
 //! - The current CUDA context of the calling thread is the same after each call as before.
 //!
 //! # Reuse
@@ -178,7 +179,7 @@ pub use kernels_gpu::abi::border::BorderMode;
 pub use kernels_gpu::registry::{Ineligible, Variant};
 pub use mask::{Axis, Gabor, Mask, WrittenMask};
 pub use page_locked::PageLocked;
-pub use parallel::with_pool;
+pub use parallel::{cancellable, with_pool};
 pub use pipeline::Pipeline;
 pub use plan::VariantChoice;
 pub use prepared::Prepared;

@@ -2,20 +2,41 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::LocalKey;
 use std::time::{Duration, Instant};
 
 use rayon::ThreadPool;
+
+use crate::{Error, Result};
 
 /// How long the calling thread spins while helpers run. Then it sleeps until they are done.
 const PATIENCE: Duration = Duration::from_micros(50);
 
 thread_local! {
     /// The pool that [`with_pool`] has named.
-    static POOL: RefCell<Option<Arc<ThreadPool>>> = const { RefCell::new(None) };
+    static POOL: Named<ThreadPool> = const { RefCell::new(None) };
+
+    /// The flag that [`cancellable`] has named.
+    static CANCELLED: Named<AtomicBool> = const { RefCell::new(None) };
+}
+
+/// What a thread has named until its job ends.
+type Named<T> = RefCell<Option<Arc<T>>>;
+
+/// Runs `job` while `value` is named.
+fn with_named<T: 'static, R>(name: &'static LocalKey<Named<T>>, value: &Arc<T>, job: impl FnOnce() -> R) -> R {
+    /// Names the previous value again when the job returns or panics.
+    struct Restore<T: 'static>(&'static LocalKey<Named<T>>, Option<Arc<T>>);
+    impl<T> Drop for Restore<T> {
+        fn drop(&mut self) {
+            self.0.set(self.1.take());
+        }
+    }
+    let _restore = Restore(name, name.replace(Some(Arc::clone(value))));
+    job()
 }
 
 /// Runs `job` on the calling thread. Its work on the CPU is shared with the threads of `pool`, in place of the current
@@ -35,15 +56,29 @@ thread_local! {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn with_pool<T>(pool: &Arc<ThreadPool>, job: impl FnOnce() -> T) -> T {
-    /// Names the previous pool again when the job returns or panics.
-    struct Restore(Option<Arc<ThreadPool>>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            POOL.set(self.0.take());
-        }
-    }
-    let _restore = Restore(POOL.replace(Some(Arc::clone(pool))));
-    job()
+    with_named(&POOL, pool, job)
+}
+
+/// Runs `job` on the calling thread. Once `cancelled` is true, its work on the CPU ends early with
+/// [`Error::Cancelled`], unless nearly all of it is done. Some results are then unwritten.
+///
+/// This is the work of calls on [`Device::cpu`](crate::Device::cpu), and of the filters in [`nd`](crate::nd). Work that
+/// other threads start for the job, and work on a GPU, is not ended.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+///
+/// let image = faltung::Image::from_fn(512, 512, |x, y| (x ^ y) as u8)?;
+/// let cancelled = Arc::new(AtomicBool::new(false));
+/// // Another thread would do this while the job runs.
+/// cancelled.store(true, Ordering::Relaxed);
+/// let blur = || faltung::Device::cpu().apply::<u8, u8>(&faltung::Filter::gaussian(1.0), &image);
+/// assert!(matches!(faltung::cancellable(&cancelled, blur), Err(faltung::Error::Cancelled)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn cancellable<T>(cancelled: &Arc<AtomicBool>, job: impl FnOnce() -> T) -> T {
+    with_named(&CANCELLED, cancelled, job)
 }
 
 /// The pool that [`with_pool`] has named in this thread.
@@ -61,18 +96,24 @@ pub fn threads() -> usize {
 /// another one wakes. Each thread calls `state` once, and passes the value to its calls of `work`.
 ///
 /// # Errors
-/// An error of `work`. No piece begins after it.
-pub fn try_for_each<P, T, E: Send>(
+/// An error of `work`; [`Error::Cancelled`] if the flag of [`cancellable`] becomes true. No piece begins after an error.
+pub fn for_each<P, T>(
     pieces: impl ExactSizeIterator<Item = P> + Send,
     state: impl Fn() -> T + Sync,
-    work: impl Fn(&mut T, P) -> Result<(), E> + Sync,
-) -> Result<(), E> {
+    work: impl Fn(&mut T, P) -> Result<()> + Sync,
+) -> Result<()> {
     let count = pieces.len();
+    let cancelled = CANCELLED.with_borrow(Option::clone);
     let left = Mutex::new((pieces, Ok(())));
     let lock = || left.lock().unwrap_or_else(PoisonError::into_inner);
     let next = || {
         let (pieces, result) = &mut *lock();
-        if result.is_ok() { pieces.next() } else { None }
+        let piece = if result.is_ok() { pieces.next()? } else { return None };
+        if cancelled.as_ref().is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
+            *result = Err(Error::Cancelled);
+            return None;
+        }
+        Some(piece)
     };
     let run = || {
         let mut state = state();
@@ -84,18 +125,6 @@ pub fn try_for_each<P, T, E: Send>(
     };
     share(threads().min(count).saturating_sub(1), &run);
     left.into_inner().unwrap_or_else(PoisonError::into_inner).1
-}
-
-/// [`try_for_each`] for work that can't fail.
-pub fn for_each<P, T>(
-    pieces: impl ExactSizeIterator<Item = P> + Send,
-    state: impl Fn() -> T + Sync,
-    work: impl Fn(&mut T, P) + Sync,
-) {
-    let Ok(()) = try_for_each(pieces, state, |state, piece| {
-        work(state, piece);
-        Ok::<(), Infallible>(())
-    });
 }
 
 thread_local! {
@@ -233,13 +262,13 @@ mod tests {
                 let state = || states.fetch_add(1, Ordering::Relaxed);
                 let work = |_: &mut usize, i: usize| {
                     done[i].fetch_add(1, Ordering::Relaxed);
-                    Ok::<(), String>(())
+                    Ok(())
                 };
                 // From within the pool, from outside, and with the pool named.
                 let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap());
-                pool.install(|| try_for_each(0..count, state, work)).unwrap();
-                try_for_each(0..count, state, work).unwrap();
-                with_pool(&pool, || try_for_each(0..count, state, work)).unwrap();
+                pool.install(|| for_each(0..count, state, work)).unwrap();
+                for_each(0..count, state, work).unwrap();
+                with_pool(&pool, || for_each(0..count, state, work)).unwrap();
                 assert!(done.iter().all(|done| done.load(Ordering::Relaxed) == 3));
                 assert!(states.into_inner() <= 2 * threads + rayon::current_num_threads());
             }
@@ -252,10 +281,34 @@ mod tests {
         let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap());
         let work = |(): &mut (), i| {
             begun.fetch_add(1, Ordering::Relaxed);
-            if i == 3 { Err(i) } else { Ok(()) }
+            if i == 3 { Err(Error::NoDeviceLeft) } else { Ok(()) }
         };
-        let result = with_pool(&pool, || try_for_each(0..100, || (), work));
-        assert_eq!((result, begun.into_inner()), (Err(3), 4));
+        let result = with_pool(&pool, || for_each(0..100, || (), work));
+        assert_eq!((result, begun.into_inner()), (Err(Error::NoDeviceLeft), 4));
+    }
+
+    #[test]
+    fn a_flag_ends_the_work_on_all_threads() {
+        let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap());
+        let (cancelled, begun) = (Arc::new(AtomicBool::new(false)), AtomicUsize::new(0));
+        let work = |(): &mut (), i| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            cancelled.fetch_or(i == 3, Ordering::Relaxed);
+            Ok(())
+        };
+        let all = || for_each(0..100, || (), work);
+        assert_eq!(with_pool(&pool, || cancellable(&cancelled, all)), Err(Error::Cancelled));
+        // The flag may be set while the other thread works on a piece.
+        assert!((4..100).contains(&begun.swap(0, Ordering::Relaxed)));
+        // The flag is named by that job alone.
+        assert_eq!((with_pool(&pool, all), begun.into_inner()), (Ok(()), 100));
+        // The last piece has begun: all is done.
+        cancelled.store(false, Ordering::Relaxed);
+        let last = |(): &mut (), i| {
+            cancelled.fetch_or(i == 3, Ordering::Relaxed);
+            Ok(())
+        };
+        assert_eq!(cancellable(&cancelled, || for_each(0..4, || (), last)), Ok(()));
     }
 
     /// A loop that waited for all threads would hang here.
@@ -271,8 +324,9 @@ mod tests {
         let done = AtomicUsize::new(0);
         let work = |(): &mut (), _| {
             done.fetch_add(1, Ordering::Relaxed);
+            Ok(())
         };
-        with_pool(&pool, || (0..1000).for_each(|_| for_each(0..10, || (), work)));
+        with_pool(&pool, || (0..1000).for_each(|_| for_each(0..10, || (), work).unwrap()));
         // The helpers of all these calls are late, and few.
         let asked = ASKED.with(Arc::clone);
         assert_eq!(asked.load(Ordering::Relaxed), MOST_LATE * 2);
@@ -310,6 +364,7 @@ mod tests {
         let work = |(): &mut (), _| {
             both.wait();
             assert_eq!(std::thread::current().id(), caller, "not the caller");
+            Ok(())
         };
         let call = || with_pool(&pool, || for_each(0..2, || (), work));
         let panic = catch_unwind(AssertUnwindSafe(call)).unwrap_err();
@@ -324,13 +379,14 @@ mod tests {
             let sum = AtomicUsize::new(0);
             let add = |(): &mut (), i| {
                 sum.fetch_add(i, Ordering::Relaxed);
+                Ok(())
             };
             let outer = |(): &mut (), _| for_each(0..100, || (), add);
             std::thread::scope(|threads| {
                 for _ in 0..3 {
-                    threads.spawn(|| with_pool(&pool, || for_each(0..7, || (), outer)));
+                    threads.spawn(|| with_pool(&pool, || for_each(0..7, || (), outer)).unwrap());
                 }
-                threads.spawn(|| pool.install(|| for_each(0..7, || (), outer)));
+                threads.spawn(|| pool.install(|| for_each(0..7, || (), outer)).unwrap());
             });
             assert_eq!(sum.into_inner(), 4 * 7 * 4950);
         }

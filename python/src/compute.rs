@@ -38,32 +38,27 @@ fn pool() -> PyResult<Arc<ThreadPool>> {
 }
 
 /// Runs `job` without the GIL, on the calling thread and those of the pool. `work` is its number of multiply-adds. A
-/// long job leaves the calling thread free, and can be interrupted: the flag that it gets becomes true when a signal
-/// handler raises an exception.
+/// long job leaves the calling thread free, and ends early when a signal handler raises an exception.
 ///
 /// # Errors
 /// Those of the job, and what a signal handler raises.
-pub(crate) fn compute(
-    py: Python<'_>,
-    work: usize,
-    job: impl FnOnce(&AtomicBool) -> faltung::Result<()> + Send,
-) -> PyResult<()> {
-    let cancelled = AtomicBool::new(false);
+pub(crate) fn compute(py: Python<'_>, work: usize, job: impl FnOnce() -> faltung::Result<()> + Send) -> PyResult<()> {
     let pool = pool()?;
     if work < faltung::nd::SERIAL {
         // The pool is named for short jobs, too: rayon's global pool has no threads in a child of `fork`. For the same
         // reason a job's loops are those of `faltung::parallel`.
-        return faltung::with_pool(&pool, || job(&cancelled)).map_err(exception);
+        return faltung::with_pool(&pool, job).map_err(exception);
     }
     if work < LONG {
-        return py.detach(|| faltung::with_pool(&pool, || job(&cancelled))).map_err(exception);
+        return py.detach(|| faltung::with_pool(&pool, job)).map_err(exception);
     }
+    let cancelled = Arc::new(AtomicBool::new(false));
     py.detach(|| {
         std::thread::scope(|scope| {
             let (done, wait) = sync_channel::<()>(1);
             let (pool, cancelled) = (&pool, &cancelled);
             let worker = scope.spawn(move || {
-                let result = pool.install(|| job(cancelled));
+                let result = pool.install(|| faltung::cancellable(cancelled, job));
                 let _ = done.send(()); // fails if nobody waits any more
                 result
             });

@@ -106,10 +106,10 @@ pub(crate) fn correlate(
     let border = border(mode)?;
     let work = input.layout().elements().saturating_mul(weights.values.len());
     let (from, to) = (input.input().map_err(exception)?, output.output().map_err(exception)?);
-    compute(py, work, |cancelled| {
+    compute(py, work, || {
         let correlation =
             Correlation { weights: &weights.values, shape: &weights.shape, origins: &origins, border, value: cval };
-        nd::correlate(from, to, &correlation, sums(is_f32), Some(cancelled))
+        nd::correlate(from, to, &correlation, sums(is_f32))
     })
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn correlate1d(
     let lines = Lines { axis, origin, border: border(mode)?, value: cval };
     let work = input.layout().elements().saturating_mul(weights.values.len());
     let (from, to) = (input.input().map_err(exception)?, output.output().map_err(exception)?);
-    compute(py, work, |cancelled| nd::correlate1d(from, to, &weights.values, &lines, sums(is_f32), Some(cancelled)))
+    compute(py, work, || nd::correlate1d(from, to, &weights.values, &lines, sums(is_f32)))
 }
 
 /// The mean of `size` elements along an axis. `output` has the same shape. It is `input`, or has no byte in common
@@ -153,7 +153,7 @@ pub(crate) fn uniform1d(
     let lines = Lines { axis, origin, border: border(mode)?, value: cval };
     let work = input.layout().elements().saturating_mul(8);
     let (from, to) = (input.input().map_err(exception)?, output.output().map_err(exception)?);
-    compute(py, work, |cancelled| nd::uniform1d(from, to, size, &lines, Some(cancelled)))
+    compute(py, work, || nd::uniform1d(from, to, size, &lines))
 }
 
 /// Filters `input` along several axes, one after the other. `output` has the same shape. It is `input`, or has no byte
@@ -175,7 +175,7 @@ pub(crate) fn filter_axes(
     let steps = if are_sums_of_bytes { 1 } else { kinds.iter().map(|(kind, _)| kind.steps()).sum() };
     let work = input.layout().elements().saturating_mul(steps);
     let (from, to) = (input.input().map_err(exception)?, output.output().map_err(exception)?);
-    compute(py, work, |cancelled| nd::filter_axes(from, to, &filters, sums(is_f32), Some(cancelled)))
+    compute(py, work, || nd::filter_axes(from, to, &filters, sums(is_f32)))
 }
 
 /// A filter along an axis, from Python: the axis, the weights or the size of a mean, the code of the mode, the origin.

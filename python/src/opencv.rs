@@ -304,7 +304,7 @@ pub(crate) fn correlate_image(
     let work = (rows.saturating_mul(columns).saturating_add(16)).saturating_mul(row * source.height);
     // The library splits narrow images among threads, however small. That must happen in the pool of this process.
     let work = if row < 64 { work.max(SERIAL) } else { work };
-    compute(py, work, move |_| {
+    compute(py, work, move || {
         // SAFETY: the types are the arrays'. `get_output` has checked that the result is writable, and `check_apart`
         // that its memory is not the source's. Both arrays are held until the end of this function. As with NumPy, the
         // caller's other threads must leave them alone during the call.

@@ -93,15 +93,14 @@ pub(crate) fn correlate_array(
     let lines = |axis| Lines { axis, origin: origin(axis), border: border.mode(), value: border.value().into() };
     let steps = if row.is_some() { mask.0.saturating_add(mask.1) } else { mask.0.saturating_mul(mask.1) };
     let work = steps.saturating_mul(source.layout().elements());
-    compute(py, work, |cancelled| {
-        let cancelled = Some(cancelled);
+    compute(py, work, || {
         let mut scale = scale * normalize(&mut column);
         if let Some(mut row) = row {
             scale *= normalize(&mut row);
             let passes = Passes {
-                row: |from: Input<'_>, to: Output<'_>| correlate1d(from, to, &row, &lines(1), Sums::F64, cancelled),
+                row: |from: Input<'_>, to: Output<'_>| correlate1d(from, to, &row, &lines(1), Sums::F64),
                 column: |from: Input<'_>, to: Output<'_>, lines: &Lines| {
-                    correlate1d(from, to, &column, lines, Sums::F64, cancelled)
+                    correlate1d(from, to, &column, lines, Sums::F64)
                 },
                 height: mask.0,
                 above: anchor.0,
@@ -115,10 +114,9 @@ pub(crate) fn correlate_array(
         let (border, value) = (border.mode(), border.value().into());
         let correlation =
             Correlation { weights: &column, shape: &shape[..axes], origins: &origins[..axes], border, value };
-        correlate(source.rows(0..source.layout().shape[0])?, sums.all()?, &correlation, Sums::F64, cancelled)?;
+        correlate(source.rows(0..source.layout().shape[0])?, sums.all()?, &correlation, Sums::F64)?;
         // SAFETY: this is the only use of the result. As with NumPy, the caller's other threads must leave it alone.
-        unsafe { result.write(0, &sums.values, &|sum| sum * scale + offset) };
-        Ok(())
+        unsafe { result.write(0, &sums.values, &|sum| sum * scale + offset) }
     })
 }
 
@@ -140,11 +138,10 @@ pub(crate) fn blur_array(
     // A running sum is as much work as some multiply-adds. Rows outside of the image are filtered, too.
     let row = source.layout().elements() / source.layout().shape[0].max(1);
     let work = (source.layout().shape[0].saturating_add(mask.0)).saturating_mul(16 * row.saturating_add(mask.1));
-    compute(py, work, |cancelled| {
-        let cancelled = Some(cancelled);
+    compute(py, work, || {
         let passes = Passes {
-            row: |from: Input<'_>, to: Output<'_>| uniform1d(from, to, mask.1, &along_rows, cancelled),
-            column: |from: Input<'_>, to: Output<'_>, lines: &Lines| uniform1d(from, to, mask.0, lines, cancelled),
+            row: |from: Input<'_>, to: Output<'_>| uniform1d(from, to, mask.1, &along_rows),
+            column: |from: Input<'_>, to: Output<'_>, lines: &Lines| uniform1d(from, to, mask.0, lines),
             height: mask.0,
             above: anchor.0,
             border: border.mode(),
@@ -195,10 +192,9 @@ where
             let (from, to) = sums.in_place()?;
             (self.column)(from, to, &lines)?;
             // SAFETY: each band has rows of its own.
-            unsafe { result.write(first * values, &sums.values[..(last - first) * values], &finish) };
-            Ok(())
+            unsafe { result.write(first * values, &sums.values[..(last - first) * values], &finish) }
         };
-        parallel::try_for_each(0..height.div_ceil(rows), Sums64::default, filter)
+        parallel::for_each(0..height.div_ceil(rows), Sums64::default, filter)
     }
 
     /// Filters `count` rows from `first` on, which may lie outside of the image.
@@ -311,7 +307,7 @@ impl Image {
     ///
     /// # Safety
     /// Nothing else reads or writes these values of the result during the call.
-    unsafe fn write(&self, start: usize, sums: &[f64], finish: &(impl Fn(f64) -> f64 + Sync)) {
+    unsafe fn write(&self, start: usize, sums: &[f64], finish: &(impl Fn(f64) -> f64 + Sync)) -> Done {
         // SAFETY: the types are those of the format. The caller promises the rest.
         unsafe {
             match self.layout().element {
@@ -329,7 +325,7 @@ impl Image {
     /// # Safety
     /// - `T` is the type of the buffer's values.
     /// - As for [`write`](Self::write).
-    unsafe fn write_as<T: Copy + Send>(&self, start: usize, sums: &[f64], value: impl Fn(f64) -> T + Sync) {
+    unsafe fn write_as<T: Copy + Send>(&self, start: usize, sums: &[f64], value: impl Fn(f64) -> T + Sync) -> Done {
         assert_eq!(size_of::<T>(), self.layout().element.size());
         assert!(start + sums.len() <= self.layout().elements());
         // SAFETY: `images` has checked that the result is dense, aligned and writable, and the values lie in it by the
@@ -343,7 +339,8 @@ impl Image {
             for (result, &sum) in results.iter_mut().zip(sums) {
                 *result = value(sum);
             }
+            Ok(())
         };
-        parallel::for_each(jobs, || (), convert);
+        parallel::for_each(jobs, || (), convert)
     }
 }

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+import faltung
 from faltung import ndimage
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -31,16 +32,20 @@ def problem(seed, side=300, dtype=np.float32):
     return (random.random((side, side)) * 200).astype(dtype), random.random((9, 9))
 
 
-def long_call(seconds):
+def long_call(seconds, call=ndimage.correlate, dtype=np.float64):
     """The image and the mask of a call that takes about `seconds`, and at most 320 MB."""
     random = np.random.default_rng(5)
     mask = random.random((61, 61))
-    image = random.random((200, 1000))
+    image = random.random((200, 1000), np.float32).astype(dtype)
     begin = time.perf_counter()
-    ndimage.correlate(image, mask)
+    call(image, mask)
     each = time.perf_counter() - begin
     rows = int(200 * min(max(1.0, seconds / each), 100))
-    return random.random((rows, 1000)), mask
+    return random.random((rows, 1000), np.float32).astype(dtype), mask
+
+
+def exact_filter2d(image, mask):
+    return faltung.filter2D(image, -1, mask, accuracy="exact")
 
 
 def run(program, **options):
@@ -90,8 +95,11 @@ def test_a_thread_runs_during_a_long_call():
     assert max(np.diff([begin, *during, end])) < 0.5 * (end - begin)
 
 
-def test_an_interrupt_ends_a_long_call(interrupts):
-    image, mask = long_call(6.0)
+@pytest.mark.parametrize(
+    "call, dtype", [(ndimage.correlate, np.float64), (exact_filter2d, np.float32), (exact_filter2d, np.float64)]
+)
+def test_an_interrupt_ends_a_long_call(interrupts, call, dtype):
+    image, mask = long_call(6.0, call, dtype)
     sent = []
 
     def interrupt():
@@ -103,7 +111,7 @@ def test_an_interrupt_ends_a_long_call(interrupts):
     begin = time.perf_counter()
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        ndimage.correlate(image, mask)
+        call(image, mask)
         # A call that took no notice ends here, before the pending signal is handled.
         pytest.fail("the call ran to its end")
     end = time.perf_counter()

@@ -119,7 +119,7 @@ impl<'a> Library<'a> {
                 let output = Output::from_raw(right.as_mut_ptr().cast(), layout.clone());
                 (Input::from_raw(from.as_ptr().cast(), layout).map_err(words)?, output.map_err(words)?)
             };
-            correlate1d(input, output, &weights(filter), &LINES, Sums::F64, None).map_err(words)?;
+            correlate1d(input, output, &weights(filter), &LINES, Sums::F64).map_err(words)?;
             ensure(found == right, || format!("the results of filter {filter} are those of another one"))?;
         }
         Ok(())

@@ -287,9 +287,9 @@ impl Computation {
         };
         let (from, to) = (from.map_err(words)?, to.map_err(words)?);
         match self {
-            Self::Correlate { sums, .. } => correlate(from, to, &self.correlation(), *sums, None),
-            Self::Correlate1d { weights, lines, sums } => correlate1d(from, to, weights, lines, *sums, None),
-            Self::Uniform1d { size, lines } => uniform1d(from, to, *size, lines, None),
+            Self::Correlate { sums, .. } => correlate(from, to, &self.correlation(), *sums),
+            Self::Correlate1d { weights, lines, sums } => correlate1d(from, to, weights, lines, *sums),
+            Self::Uniform1d { size, lines } => uniform1d(from, to, *size, lines),
             Self::OneLaunch { .. } => unreachable!("computed above"),
         }
         .map_err(words)

@@ -51,7 +51,6 @@ pub(crate) mod whole;
 #[cfg(test)]
 mod tests;
 
-use std::convert::Infallible;
 use std::sync::OnceLock;
 
 use crate::parallel::{self, threads};
@@ -149,10 +148,10 @@ impl Convolution {
             };
             let narrow = Narrow { problem, factors, limits: limits.unwrap_or(Limits::NONE), source, level: self.level };
             let rows = result.chunks_mut(narrow::ROWS * problem.row_values() * output.bytes()).enumerate();
-            parallel::for_each(rows, narrow::Scratch::default, |scratch, (i, results)| {
+            return parallel::for_each(rows, narrow::Scratch::default, |scratch, (i, results)| {
                 narrow.compute(scratch, i * narrow::ROWS, results);
+                Ok(())
             });
-            return Ok(());
         }
         let rings = |window, row, limits, partial_sums| Rings {
             problem,
@@ -170,19 +169,19 @@ impl Convolution {
                 let blocks = Blocks { problem, window, source, outside: &outside, level: self.level, streaming };
                 in_blocks(problem, Cut::dense(problem, threads()), result, |scratch, top, left, results| {
                     blocks.compute(scratch, top, left, results);
-                });
+                })
             }
             (Method::Direct(window), _) => {
                 let rings = rings(window, None, Limits::NONE, None);
                 in_blocks(problem, Cut::dense(problem, threads()), result, |scratch, top, left, results| {
                     rings.compute(scratch, top, left, results);
-                });
+                })
             }
             (Method::Whole(mask), Values::U8(image)) => {
                 let blocks = WholeBlocks { problem, mask, image, level: self.level };
                 in_blocks(problem, Cut::separable(problem, threads()), result, |scratch, top, left, results| {
                     blocks.compute(scratch, top, left, results);
-                });
+                })
             }
             (Method::Whole(_), _) => unreachable!("only for images of bytes"),
             (Method::Fft(_), _) => unreachable!("`run_as` has returned"),
@@ -191,10 +190,9 @@ impl Convolution {
                 let rings = rings(column, Some(row), limits, partial_sums.as_deref());
                 in_blocks(problem, Cut::separable(problem, threads()), result, |scratch, top, left, results| {
                     rings.compute(scratch, top, left, results);
-                });
+                })
             }
         }
-        Ok(())
     }
 }
 
@@ -246,27 +244,27 @@ fn in_blocks<T: Default>(
     cut: Cut,
     result: &mut [u8],
     compute: impl Fn(&mut T, usize, usize, &mut Results<'_>) + Sync,
-) {
+) -> Result<()> {
     let (pixel, bytes) = (problem.format().output, problem.format().output.bytes());
     let cut = Cut { columns: cut.columns * bytes, ..cut };
-    let Ok(()) = try_in_blocks(problem.row_values() * bytes, cut, result, |scratch, top, left, rows| {
+    try_in_blocks(problem.row_values() * bytes, cut, result, |scratch, top, left, rows| {
         compute(scratch, top, left / bytes, &mut Results::new(rows, pixel));
-        Ok::<(), Infallible>(())
-    });
+        Ok(())
+    })
 }
 
 /// Cuts the result into blocks. `width` and the columns of `cut` are in bytes. The calling thread and those of the
 /// rayon pool compute the blocks. `compute` gets scratch memory, the block's first row, its first byte in a row, and
 /// its part of each row.
-fn try_in_blocks<T: Default, E: Send>(
+fn try_in_blocks<T: Default>(
     width: usize,
     cut: Cut,
     result: &mut [u8],
-    compute: impl Fn(&mut T, usize, usize, Vec<&mut [u8]>) -> Result<(), E> + Sync,
-) -> Result<(), E> {
+    compute: impl Fn(&mut T, usize, usize, Vec<&mut [u8]>) -> Result<()> + Sync,
+) -> Result<()> {
     let bands = result.chunks_mut(cut.rows * width).enumerate();
     if cut.columns >= width {
-        return parallel::try_for_each(bands, T::default, |scratch, (i, band)| {
+        return parallel::for_each(bands, T::default, |scratch, (i, band)| {
             compute(scratch, i * cut.rows, 0, band.chunks_mut(width).collect())
         });
     }
@@ -280,9 +278,7 @@ fn try_in_blocks<T: Default, E: Send>(
             }
         }
     }
-    parallel::try_for_each(blocks.into_iter(), T::default, |scratch, (top, left, rows)| {
-        compute(scratch, top, left, rows)
-    })
+    parallel::for_each(blocks.into_iter(), T::default, |scratch, (top, left, rows)| compute(scratch, top, left, rows))
 }
 
 /// The size of the blocks, in rows and in values of a row, or in bytes for [`try_in_blocks`].

@@ -136,6 +136,29 @@ fn a_short_result_is_refused() {
     convolve(&problem, &[0.0; 16], &mut [0.0; 15]);
 }
 
+/// Each method asks for the flag of [`cancellable`](crate::cancellable).
+#[test]
+fn each_method_can_be_cancelled() {
+    let cancelled = std::sync::Arc::new(true.into());
+    let wide = Filter::new(mask(5, 4));
+    let positive = Mask::new(63, 63, (0..63 * 63).map(|i| (i % 11) as f32 / 12_000.0).collect()).unwrap();
+    for (width, filter, expected) in [
+        (200, &wide, "direct"),
+        (2, &wide, "direct"),
+        (200, &Filter::gaussian(2.0), "separable"),
+        (200, &Filter::average(5, 5), "separable"),
+        (500, &Filter::new(positive), "fft"),
+    ] {
+        let problem = Problem::new(width, 400, filter).unwrap().with_format(PixelFormat::of::<u8, u8>(1)).unwrap();
+        let convolution = Convolution::new(&problem).unwrap();
+        assert_eq!(convolution.variant(), expected);
+        let (source, mut result) = (vec![7; problem.values()], vec![0; problem.values()]);
+        let mut run = || convolution.run(&problem, &source, &mut result);
+        assert_eq!(crate::cancellable(&cancelled, &mut run), Err(Error::Cancelled), "{width} columns, {expected}");
+        run().unwrap();
+    }
+}
+
 #[test]
 fn it_says_what_it_is() {
     assert!(!name().is_empty());
@@ -200,7 +223,7 @@ fn filter_large_array() -> Result<()> {
         let lines = Lines { axis, origin: 0, border: crate::BorderMode::Mirror, value: 0.0 };
         AxisFilter { along: Along::Weights(&[0.25, 0.5, 0.25]), lines }
     });
-    filter_axes(input, output, &filters, Sums::F64, None)
+    filter_axes(input, output, &filters, Sums::F64)
 }
 
 /// The variable is read once, so each value needs a process: this test starts itself.

@@ -1,7 +1,5 @@
 //! Filters along several axes, one after the other.
 
-use std::sync::atomic::AtomicBool;
-
 use super::bands::Bands;
 use super::byte_axes::ByteAxes;
 use super::float_means::FloatMeans;
@@ -45,7 +43,7 @@ pub struct AxisFilter<'a> {
 ///
 /// Means of `f32` with sums of `f32` are sums of the window alone.
 ///
-/// Input and output are the same array, of the same layout, or have no byte in common. `cancelled` ends the call early.
+/// Input and output are the same array, of the same layout, or have no byte in common.
 /// Without filters the output is unwritten.
 ///
 /// # Errors
@@ -64,17 +62,11 @@ pub struct AxisFilter<'a> {
 ///
 /// let lines = |axis| Lines { axis, origin: 0, border: BorderMode::Clamp, value: 0.0 };
 /// let filter = |axis| AxisFilter { along: Along::Mean(3), lines: lines(axis) };
-/// filter_axes(input, output, &[filter(0), filter(1)], Sums::F64, None)?;
+/// filter_axes(input, output, &[filter(0), filter(1)], Sums::F64)?;
 /// assert_eq!(result, [3; 6]);
 /// # Ok::<(), faltung::Error>(())
 /// ```
-pub fn filter_axes(
-    input: Input<'_>,
-    output: Output<'_>,
-    filters: &[AxisFilter<'_>],
-    sums: Sums,
-    cancelled: Option<&AtomicBool>,
-) -> Result<()> {
+pub fn filter_axes(input: Input<'_>, output: Output<'_>, filters: &[AxisFilter<'_>], sums: Sums) -> Result<()> {
     sums.check(input.layout.element, output.layout.element)?;
     output.layout.check_shape(&input.layout)?;
     for filter in filters {
@@ -85,13 +77,13 @@ pub fn filter_axes(
     }
     let level = Level::chosen()?;
     if let Some(bytes) = ByteAxes::new(&input, &output, filters) {
-        return bytes.run(level, &input, &output, cancelled);
+        return bytes.run(level, &input, &output);
     }
     if let Some(means) = FloatMeans::new(&input, &output, filters, sums) {
-        return means.run(level, cancelled);
+        return means.run(level);
     }
     if let Some(bands) = Bands::new(&input, &output, filters, sums) {
-        return bands.run(cancelled);
+        return bands.run();
     }
     let mut from = input;
     for filter in filters {
@@ -101,8 +93,8 @@ pub fn filter_axes(
             (Input::from_raw(first, layout.clone())?, Output::from_raw(first, layout)?)
         };
         match filter.along {
-            Along::Mean(size) => uniform1d(from, to, size, &filter.lines, cancelled)?,
-            Along::Weights(weights) => correlate1d(from, to, weights, &filter.lines, sums, cancelled)?,
+            Along::Mean(size) => uniform1d(from, to, size, &filter.lines)?,
+            Along::Weights(weights) => correlate1d(from, to, weights, &filter.lines, sums)?,
         }
         from = next;
     }

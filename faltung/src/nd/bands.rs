@@ -8,7 +8,6 @@
 //! both have these.
 
 use std::ops::Range;
-use std::sync::atomic::AtomicBool;
 
 use super::axis::before;
 use super::border::PaddedRange;
@@ -89,13 +88,13 @@ impl<'a> Bands<'a> {
     ///
     /// # Errors
     /// [`Error::Cancelled`](crate::Error::Cancelled).
-    pub(super) fn run(&self, cancelled: Option<&AtomicBool>) -> Result<()> {
+    pub(super) fn run(&self) -> Result<()> {
         let taps = self.filters.iter().map(|(weights, _)| weights.len()).sum();
         let work = self.height.saturating_mul(self.width).saturating_mul(taps);
         let bands = self.height.div_ceil(self.rows);
         let bytes = self.most_rows * self.width * self.output.layout.element.size();
         let scratch = || Ok(Scratch::<f64>::new(bytes.div_ceil(size_of::<f64>())));
-        run_jobs(bands, work, cancelled, scratch, |band, number| {
+        run_jobs(bands, work, scratch, |band, number| {
             self.compute(number, band).expect("the filters, the types and the instruction set were checked");
         })
     }

@@ -9,8 +9,6 @@
 //! - **Whole weights** need the last 8 bits of each sum alone, so all sums are of 8 bits.
 //! - **Weights of a Gaussian kind** have sums of `f32`: [`byte_sums`](super::byte_sums).
 
-use std::sync::atomic::AtomicBool;
-
 use kernels_gpu::abi::border::BorderMode;
 
 use super::axes::{Along, AxisFilter};
@@ -136,13 +134,7 @@ impl ByteAxes {
     ///
     /// # Errors
     /// [`Error::Cancelled`](crate::Error::Cancelled).
-    pub(super) fn run(
-        &self,
-        level: Level,
-        input: &Input<'_>,
-        output: &Output<'_>,
-        cancelled: Option<&AtomicBool>,
-    ) -> Result<()> {
+    pub(super) fn run(&self, level: Level, input: &Input<'_>, output: &Output<'_>) -> Result<()> {
         let length = self.width * self.step;
         let work = self.height.saturating_mul(length).saturating_mul(self.steps());
         let part = self.height.div_ceil(4 * threads());
@@ -155,7 +147,7 @@ impl ByteAxes {
         let columns = PaddedRange::new(self.row.border, -(self.row.before as isize), self.padded(), self.width);
         let outside = vec![self.column.outside; length];
         let scratch = || Ok(Scratch::new(self));
-        run_jobs(self.height.div_ceil(rows), work, cancelled, scratch, |scratch, number| {
+        run_jobs(self.height.div_ceil(rows), work, scratch, |scratch, number| {
             let (top, bottom) = (number * rows, self.height.min((number + 1) * rows));
             level.run(Band { axes: self, input, output, columns: &columns, outside: &outside, top, bottom, scratch });
         })

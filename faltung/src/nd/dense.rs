@@ -5,8 +5,6 @@
 
 mod block;
 
-use std::sync::atomic::AtomicBool;
-
 use kernels_gpu::abi::border::BorderMode;
 
 use super::axis::before;
@@ -62,20 +60,14 @@ impl Correlation<'_> {
 /// `output[i] = sum over j of weights[j] * input[i + j - shape / 2 - origins]`, where i and j are indices of all axes:
 /// `scipy.ndimage.correlate`.
 ///
-/// Input and output have no byte in common. `cancelled` ends the call early.
+/// Input and output have no byte in common.
 ///
 /// # Errors
 /// - [`Error::Number`] if the output has another shape, weights or origins do not fit the array, or sums of `f32` are
 ///   asked for other types.
 /// - [`Error::Cancelled`]. Some results are then unwritten.
 /// - [`Error::Parse`] if `FALTUNG_CPU` names no instruction set that the CPU has.
-pub fn correlate(
-    input: Input<'_>,
-    output: Output<'_>,
-    correlation: &Correlation<'_>,
-    sums: Sums,
-    cancelled: Option<&AtomicBool>,
-) -> Result<()> {
+pub fn correlate(input: Input<'_>, output: Output<'_>, correlation: &Correlation<'_>, sums: Sums) -> Result<()> {
     sums.check(input.layout.element, output.layout.element)?;
     output.layout.check_shape(&input.layout)?;
     correlation.check(input.layout.shape.len())?;
@@ -83,21 +75,21 @@ pub fn correlate(
         return Ok(());
     }
     match sums {
-        Sums::F32 => run::<f32, _>(input, output, correlation, usize::MAX, |_| Final, cancelled),
+        Sums::F32 => run::<f32, _>(input, output, correlation, usize::MAX, |_| Final),
         Sums::F64 => {
             let outside = (correlation.border == BorderMode::Constant).then_some(correlation.value);
             let values = Values::new(input.layout.element, outside);
             let weights: Vec<_> = correlation.weights.iter().copied().filter(|weight| !counts_as_0(weight)).collect();
             let narrow = Narrow::new(values, output.layout.element, &weights, additions(correlation));
             if narrow == Some(Narrow::Exact) {
-                return run::<f32, _>(input, output, correlation, usize::MAX, |_| Final, cancelled);
+                return run::<f32, _>(input, output, correlation, usize::MAX, |_| Final);
             }
             if let Some(tiles) = Tiles::new(Level::chosen()?, &input, &output, correlation, values)? {
-                return tiles.run(&input, &output, correlation, cancelled);
+                return tiles.run(&input, &output, correlation);
             }
             match narrow {
-                Some(Narrow::Proven(radius)) => proven(input, output, correlation, radius, cancelled),
-                _ => run::<f64, _>(input, output, correlation, usize::MAX, |_| Final, cancelled),
+                Some(Narrow::Proven(radius)) => proven(input, output, correlation, radius),
+                _ => run::<f64, _>(input, output, correlation, usize::MAX, |_| Final),
             }
         }
     }
@@ -109,10 +101,9 @@ pub(super) fn proven(
     output: Output<'_>,
     correlation: &Correlation<'_>,
     radius: Radius,
-    cancelled: Option<&AtomicBool>,
 ) -> Result<()> {
     let again = |taps| Again { order: Order::Taps(taps), radius };
-    run::<f32, _>(input, output, correlation, PARTIAL, again, cancelled)
+    run::<f32, _>(input, output, correlation, PARTIAL, again)
 }
 
 /// Whether products with a weight are left out.
@@ -184,7 +175,6 @@ fn run<A: Real, R: Recheck<A>>(
     correlation: &Correlation<'_>,
     partial: usize,
     recheck: impl FnOnce(Vec<Tap<f64>>) -> R,
-    cancelled: Option<&AtomicBool>,
 ) -> Result<()> {
     let Correlation { weights, shape, origins, border, value } = *correlation;
     let count = input.layout.shape.len();
@@ -247,7 +237,7 @@ fn run<A: Real, R: Recheck<A>>(
     let work = input.layout.elements().saturating_mul(taps.len() + 1);
     let row = axes.last().map_or(1, |axis| axis.block) * inner.length + SLACK;
     let scratch = || Ok((Scratch::new(places + SLACK), Scratch::new(TILE_ROWS * row)));
-    run_jobs(jobs, work, cancelled, scratch, |(block, results), mut number| {
+    run_jobs(jobs, work, scratch, |(block, results), mut number| {
         let mut starts = vec![0; axes.len()];
         for (start, axis) in starts.iter_mut().zip(&axes).rev() {
             *start = number % axis.blocks() * axis.block;

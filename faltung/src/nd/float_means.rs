@@ -11,7 +11,6 @@
 
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::atomic::AtomicBool;
 
 use kernels_gpu::abi::border::BorderMode;
 
@@ -112,11 +111,11 @@ impl<'a> FloatMeans<'a> {
     ///
     /// # Errors
     /// [`Error::Cancelled`](crate::Error::Cancelled).
-    pub(super) fn run(&self, level: Level, cancelled: Option<&AtomicBool>) -> Result<()> {
+    pub(super) fn run(&self, level: Level) -> Result<()> {
         match (self.sums, self.input.layout.element) {
-            (Sums::F32, _) => self.windows(level, cancelled),
-            (Sums::F64, Element::F32) => self.running::<f32>(level, cancelled),
-            (Sums::F64, _) => self.running::<f64>(level, cancelled),
+            (Sums::F32, _) => self.windows(level),
+            (Sums::F64, Element::F32) => self.running::<f32>(level),
+            (Sums::F64, _) => self.running::<f64>(level),
         }
     }
 
@@ -155,7 +154,7 @@ impl<'a> FloatMeans<'a> {
     }
 
     /// SciPy's running sums of `f64`.
-    fn running<T: Value + Default + Send + Sync>(&self, level: Level, cancelled: Option<&AtomicBool>) -> Result<()> {
+    fn running<T: Value + Default + Send + Sync>(&self, level: Level) -> Result<()> {
         let is_serial = self.work() < SERIAL || threads() == 1;
         let part_of_thread = self.height.div_ceil(2 * threads()).next_multiple_of(TOGETHER);
         let rows = if is_serial { self.height } else { part_of_thread };
@@ -165,14 +164,21 @@ impl<'a> FloatMeans<'a> {
         let starts =
             |number: usize| level.run(Starts::<T> { means: self, columns: strip(number), rows, of: PhantomData });
         let mut starts_of_strips = vec![Vec::new(); strips];
-        parallel::for_each(starts_of_strips.iter_mut().enumerate(), || (), |(), (number, to)| *to = starts(number));
+        parallel::for_each(
+            starts_of_strips.iter_mut().enumerate(),
+            || (),
+            |(), (number, to)| {
+                *to = starts(number);
+                Ok(())
+            },
+        )?;
         let padded = self.width + self.row.size - 1;
         let scratch = || {
             let rows = std::array::from_fn(|_| vec![T::default(); padded]);
             Ok((vec![0.0; self.width], rows, vec![[0.0; CHUNK]; TOGETHER]))
         };
         let range = self.row.range(0, self.width, self.width);
-        run_jobs(bands, self.work(), cancelled, scratch, |(sums, lines, quotients), number| {
+        run_jobs(bands, self.work(), scratch, |(sums, lines, quotients), number| {
             if number > 0 {
                 for (i, starts) in starts_of_strips.iter().enumerate() {
                     let columns = strip(i);
@@ -230,7 +236,7 @@ impl<'a> FloatMeans<'a> {
     }
 
     /// Sums of `f32`.
-    fn windows(&self, level: Level, cancelled: Option<&AtomicBool>) -> Result<()> {
+    fn windows(&self, level: Level) -> Result<()> {
         let size = self.column.size;
         let strips = self.width.div_ceil(STRIP);
         let part = self.height.div_ceil(4 * threads().div_ceil(strips));
@@ -241,7 +247,7 @@ impl<'a> FloatMeans<'a> {
             let of = |rows: usize| vec![0.0_f32; rows * padded + SLACK];
             Ok([of(size), of(1), of(1), of(1)])
         };
-        run_jobs(bands * strips, self.work(), cancelled, scratch, |scratch, number| {
+        run_jobs(bands * strips, self.work(), scratch, |scratch, number| {
             let (left, top) = (number / bands * STRIP, number % bands * rows);
             let (right, bottom) = (self.width.min(left + STRIP), self.height.min(top + rows));
             level.run(Windows { means: self, top, bottom, left, right, scratch });

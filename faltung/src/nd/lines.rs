@@ -6,7 +6,6 @@
 //! lines side by side. Elements of the type of the sums may need no copy: see [`block`](super::block).
 
 use std::ops::Range;
-use std::sync::atomic::AtomicBool;
 
 use kernels_gpu::abi::border::BorderMode;
 
@@ -50,22 +49,15 @@ impl Lines {
 /// `output[i] = sum over j of weights[j] * input[i + j - size / 2 - origin]` along one axis:
 /// `scipy.ndimage.correlate1d`.
 ///
-/// Input and output are the same array, of the same layout, or have no byte in common. `cancelled` ends the call early.
+/// Input and output are the same array, of the same layout, or have no byte in common.
 ///
 /// # Errors
 /// - [`Error::Number`] if the output has another shape, there is no such axis, there are no weights, the origin is out
 ///   of range, or sums of `f32` are asked for other types.
 /// - [`Error::Cancelled`]. Some results are then unwritten.
 /// - [`Error::Parse`] if `FALTUNG_CPU` names no instruction set that the CPU has.
-pub fn correlate1d(
-    input: Input<'_>,
-    output: Output<'_>,
-    weights: &[f64],
-    lines: &Lines,
-    sums: Sums,
-    cancelled: Option<&AtomicBool>,
-) -> Result<()> {
-    correlate1d_part(input, output, weights, lines, sums, Part::All(cancelled))
+pub fn correlate1d(input: Input<'_>, output: Output<'_>, weights: &[f64], lines: &Lines, sums: Sums) -> Result<()> {
+    correlate1d_part(input, output, weights, lines, sums, Part::All)
 }
 
 /// [`correlate1d`] for a part of the filtered axis.
@@ -75,7 +67,7 @@ pub(super) fn correlate1d_part(
     weights: &[f64],
     lines: &Lines,
     sums: Sums,
-    part: Part<'_>,
+    part: Part,
 ) -> Result<()> {
     sums.check(input.layout.element, output.layout.element)?;
     let (from, to) = (input.layout.element, output.layout.element);
@@ -101,24 +93,18 @@ pub(super) fn correlate1d_part(
 
 /// The mean of `size` elements along one axis, by running sums of `f64`: `scipy.ndimage.uniform_filter1d`.
 ///
-/// Input and output are the same array, of the same layout, or have no byte in common. `cancelled` ends the call early.
+/// Input and output are the same array, of the same layout, or have no byte in common.
 ///
 /// # Errors
 /// As for [`correlate1d`].
-pub fn uniform1d(
-    input: Input<'_>,
-    output: Output<'_>,
-    size: usize,
-    lines: &Lines,
-    cancelled: Option<&AtomicBool>,
-) -> Result<()> {
+pub fn uniform1d(input: Input<'_>, output: Output<'_>, size: usize, lines: &Lines) -> Result<()> {
     let (from, to) = (input.layout.element, output.layout.element);
     let outside = if lines.border == BorderMode::Constant { lines.value } else { 0.0 };
     // The largest magnitude of a sum, if all are whole numbers.
     let largest = from.largest().filter(|_| outside.fract() == 0.0);
     let most = largest.map(|largest| largest.max(outside.abs()) * size as f64);
     let has_fractions = matches!(to, Element::F32 | Element::F64);
-    let part = Part::All(cancelled);
+    let part = Part::All;
     if let Some(means) = Means::new(size, from, to, outside) {
         return run(input, output, lines, means, part);
     }
@@ -245,9 +231,9 @@ impl Cut {
 }
 
 /// The results along the filtered axis that a call computes.
-pub(super) enum Part<'a> {
-    /// All, on all threads, until the flag becomes true.
-    All(Option<&'a AtomicBool>),
+pub(super) enum Part {
+    /// All, on all threads.
+    All,
     /// Some of an axis of `length` positions, on the calling thread.
     Some {
         /// The positions of the results. The output has these alone.
@@ -259,16 +245,16 @@ pub(super) enum Part<'a> {
 }
 
 /// Filters all lines.
-fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter: F, part: Part<'_>) -> Result<()> {
+fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter: F, part: Part) -> Result<()> {
     let Lines { axis, origin, border, value } = *lines;
     let size = filter.size();
-    let (results, first, length, cancelled, is_part) = match part {
-        Part::All(cancelled) => {
+    let (results, first, length, is_part) = match part {
+        Part::All => {
             output.layout.check_shape(&input.layout)?;
             lines.check(size, input.layout.shape.len())?;
-            (0..input.layout.shape[axis], 0, input.layout.shape[axis], cancelled, false)
+            (0..input.layout.shape[axis], 0, input.layout.shape[axis], false)
         }
-        Part::Some { results, first, length } => (results, first, length, None, true),
+        Part::Some { results, first, length } => (results, first, length, true),
     };
     if input.layout.elements() == 0 || results.is_empty() {
         return Ok(());
@@ -305,7 +291,7 @@ fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter:
     // The blocks of a line follow each other, so that what two of them read is still in a cache. A running sum goes on
     // from block to block, in one job.
     let (jobs, blocks_of_job) = if is_running { (outer * chunks, blocks) } else { (outer * chunks * blocks, 1) };
-    run_jobs(jobs, work, cancelled, scratch, |scratch, number| {
+    run_jobs(jobs, work, scratch, |scratch, number| {
         let (first, rest) = if is_running { (0, number) } else { (number % blocks, number / blocks) };
         let (chunk, rest) = (rest % chunks, rest / chunks);
         let (mut from, mut to) = offsets(&cut.outer, rest);

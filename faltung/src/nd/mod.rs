@@ -20,7 +20,7 @@
 //! let output = unsafe { Output::from_raw(result.as_mut_ptr().cast(), layout(Element::F64))? };
 //!
 //! let along_rows = Lines { axis: 1, origin: 0, border: BorderMode::Reflect, value: 0.0 };
-//! correlate1d(input, output, &[-1.0, 0.0, 1.0], &along_rows, Sums::F64, None)?;
+//! correlate1d(input, output, &[-1.0, 0.0, 1.0], &along_rows, Sums::F64)?;
 //! assert_eq!(result, [-2.0, 1.0, 3.0, 4.0, 8.0, 4.0]);
 //! # Ok::<(), faltung::Error>(())
 //! ```
@@ -46,8 +46,6 @@ mod scratch;
 mod tests;
 mod transformed;
 mod whole;
-
-use std::sync::atomic::{AtomicBool, Ordering};
 
 #[doc(hidden)]
 pub use array::extent;
@@ -78,31 +76,20 @@ pub const SERIAL: usize = 1 << 19;
 /// Runs `job` for all numbers below `jobs`, each with scratch memory that a thread makes once.
 ///
 /// # Errors
-/// - [`Error::Cancelled`] if `cancelled` becomes true.
+/// - [`Error::Cancelled`]. Some results are then unwritten.
 /// - Those of `scratch`.
-///
-/// Some results are then unwritten.
 fn run_jobs<T>(
     jobs: usize,
     work: usize,
-    cancelled: Option<&AtomicBool>,
     scratch: impl Fn() -> Result<T> + Sync + Send,
     job: impl Fn(&mut T, usize) + Sync + Send,
 ) -> Result<()> {
-    let check = || match cancelled {
-        Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Cancelled),
-        _ => Ok(()),
-    };
-    if work < SERIAL || jobs == 1 {
+    if work < SERIAL {
         let mut scratch = scratch()?;
-        return (0..jobs).try_for_each(|number| {
-            check()?;
-            job(&mut scratch, number);
-            Ok(())
-        });
+        (0..jobs).for_each(|number| job(&mut scratch, number));
+        return Ok(());
     }
-    parallel::try_for_each(0..jobs, scratch, |scratch, number| {
-        check()?;
+    parallel::for_each(0..jobs, scratch, |scratch, number| {
         job(scratch.as_mut().map_err(|error| error.clone())?, number);
         Ok(())
     })

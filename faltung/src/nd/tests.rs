@@ -217,7 +217,7 @@ fn correlations_have_the_bits_of_the_sums_in_order() {
         let weights = case.weights(shape.iter().product());
         let correlation =
             Correlation { weights: &weights, shape: &shape, origins: &origins, border: case.border, value: case.value };
-        correlate(case.input.input(), case.output.output(), &correlation, Sums::F64, None).unwrap();
+        correlate(case.input.input(), case.output.output(), &correlation, Sums::F64).unwrap();
         case.compare(seed, |index| case.ordered_sum(&correlation, index));
     }
 }
@@ -282,7 +282,7 @@ fn integers_have_the_bits_of_the_sums_in_order() {
                 proven += usize::from(tiles.is_none() && narrow.is_some());
             }
         }
-        correlate(input, output, &correlation, Sums::F64, None).unwrap();
+        correlate(input, output, &correlation, Sums::F64).unwrap();
         case.compare(seed, |index| case.ordered_sum(&correlation, index));
     }
     assert!(transformed > 4 && proven > 4 && exact > 4, "{transformed} transformed, {proven} proven, {exact} exact");
@@ -306,12 +306,12 @@ fn without_a_radius_integers_are_wrong() {
         run(input.input(), output.output()).unwrap();
         indices(&shape).iter().map(|index| output.get(index)).collect::<Vec<_>>()
     };
-    let expected = results(&|input, output| correlate(input, output, &correlation, Sums::F64, None));
-    let narrow = results(&|input, output| dense::proven(input, output, &correlation, Radius::NONE, None));
+    let expected = results(&|input, output| correlate(input, output, &correlation, Sums::F64));
+    let narrow = results(&|input, output| dense::proven(input, output, &correlation, Radius::NONE));
     let transformed = results(&|input, output| {
         let values = Values::new(Element::U8, None);
         let tiles = Tiles::new(Level::chosen()?, &input, &output, &correlation, values)?.expect("large weights");
-        tiles.without_radius().run(&input, &output, &correlation, None)
+        tiles.without_radius().run(&input, &output, &correlation)
     });
     let different = |results: &[f64]| results.iter().zip(&expected).filter(|(a, b)| a != b).count();
     assert!(different(&narrow) > 100 && different(&transformed) > 100);
@@ -332,7 +332,7 @@ fn whole_weights_have_the_last_bits_of_the_sums() {
         let border = BorderMode::ALL[random.usize(..5)];
         let mut case = Case { random, input, output, border, value: -700.0 };
         let lines = Lines { axis, origin: case.origin(size), border, value: case.value };
-        correlate1d(case.input.input(), case.output.output(), &weights, &lines, Sums::F64, None).unwrap();
+        correlate1d(case.input.input(), case.output.output(), &weights, &lines, Sums::F64).unwrap();
         let sum = |index: &[usize]| {
             let first = -((size / 2) as isize) - lines.origin;
             let value = |j: usize| case.at(&shifted(index, along(axis, 2, first + j as isize)));
@@ -360,7 +360,7 @@ fn means_of_bytes_are_the_quotients() {
             }
             let mut output = Array::new(&mut random, Element::U8, &shape);
             let lines = Lines { axis, origin: -((size / 2) as isize), border: BorderMode::Clamp, value: 0.0 };
-            uniform1d(input.input(), output.output(), size, &lines, None).unwrap();
+            uniform1d(input.input(), output.output(), size, &lines).unwrap();
             for index in indices(&shape) {
                 let expected = index[axis].min(255 * size) / size;
                 assert_eq!(output.get(&index), expected as f64, "size {size}, {index:?} of {shape:?}");
@@ -395,7 +395,7 @@ fn lines_have_the_bits_of_the_sums_in_scipys_order() {
             }
         }
         let lines = Lines { axis, origin: case.origin(size), border: case.border, value: case.value };
-        correlate1d(case.input.input(), case.output.output(), &weights, &lines, Sums::F64, None).unwrap();
+        correlate1d(case.input.input(), case.output.output(), &weights, &lines, Sums::F64).unwrap();
         case.compare(seed, |index| {
             let offset = |j: usize| j as isize - (size / 2) as isize - lines.origin;
             scipys_sum(&weights, |j| case.at(&shifted(index, along(axis, axes, offset(j)))))
@@ -412,7 +412,7 @@ fn means_are_the_sums_over_the_size() {
         let axes = case.input.layout.shape.len();
         let (axis, size) = (case.random.usize(..axes), case.random.usize(1..50));
         let lines = Lines { axis, origin: case.origin(size), border: case.border, value: case.value };
-        uniform1d(case.input.input(), case.output.output(), size, &lines, None).unwrap();
+        uniform1d(case.input.input(), case.output.output(), size, &lines).unwrap();
         case.compare(seed, |index| {
             let first = -((size / 2) as isize) - lines.origin;
             let offsets = (0..size as isize).map(|j| first + j);
@@ -439,9 +439,9 @@ fn large_arrays_are_cut_without_a_seam() {
             Correlation { weights: &weights, shape: &[5, 7], origins: &[0, 0], border: BorderMode::Mirror, value: 0.0 };
         let (from, to) = (input.input(), output.output());
         match case {
-            0 => correlate(from, to, &correlation, Sums::F64, None).unwrap(),
-            1 | 2 => correlate1d(from, to, &weights, &lines(case - 1), Sums::F64, None).unwrap(),
-            _ => uniform1d(from, to, 35, &lines(case - 3), None).unwrap(),
+            0 => correlate(from, to, &correlation, Sums::F64).unwrap(),
+            1 | 2 => correlate1d(from, to, &weights, &lines(case - 1), Sums::F64).unwrap(),
+            _ => uniform1d(from, to, 35, &lines(case - 3)).unwrap(),
         }
         for (y, x) in [(0, 0), (3, 512), (699, 1499), (127, 511), (350, 1024), (255, 255), (256, 256), (64, 700)] {
             let at = |dy: isize, dx: isize| {
@@ -479,7 +479,7 @@ fn sums_of_f32() {
     let correlation =
         Correlation { weights: &weights, shape: &[3, 5], origins: &[0, 0], border: BorderMode::Clamp, value: 0.0 };
     case.border = BorderMode::Clamp;
-    correlate(case.input.input(), case.output.output(), &correlation, Sums::F32, None).unwrap();
+    correlate(case.input.input(), case.output.output(), &correlation, Sums::F32).unwrap();
     for index in indices(&[20, 50]) {
         let terms: Vec<f64> = (0..15)
             .map(|i| weights[i as usize] * case.at(&shifted(&index, [i / 5 - 1, i % 5 - 2].into_iter())))
@@ -491,7 +491,7 @@ fn sums_of_f32() {
     let nan = f32::NAN.to_ne_bytes();
     case.input.bytes[..4].copy_from_slice(&nan);
     let correlation = Correlation { weights: &[0.0, 1.0], shape: &[1, 2], ..correlation };
-    correlate(case.input.input(), case.output.output(), &correlation, Sums::F32, None).unwrap();
+    correlate(case.input.input(), case.output.output(), &correlation, Sums::F32).unwrap();
     assert!(case.output.get(&[0, 0]).is_nan() && !case.output.get(&[0, 1]).is_nan());
 }
 
@@ -504,7 +504,7 @@ fn what_is_refused_is_named() {
     let lines = Lines { axis: 0, origin: 0, border: BorderMode::Wrap, value: 0.0 };
     let error = |result: Result<()>| result.unwrap_err().to_string();
     let run = |to: Output<'_>, weights: &[f64], lines: &Lines, sums| {
-        error(correlate1d(input.input(), to, weights, lines, sums, None))
+        error(correlate1d(input.input(), to, weights, lines, sums))
     };
     for (found, part) in [
         (run(other.output(), &[1.0], &lines, Sums::F64), "the shape of the result"),
@@ -515,7 +515,29 @@ fn what_is_refused_is_named() {
     ] {
         assert!(found.contains(part), "{found:?} does not name {part:?}");
     }
-    let cancelled = AtomicBool::new(true);
-    let result = correlate1d(input.input(), output.output(), &[1.0], &lines, Sums::F64, Some(&cancelled));
-    assert_eq!(result.unwrap_err(), Error::Cancelled);
+}
+
+#[test]
+fn each_filter_can_be_cancelled() {
+    let mut random = fastrand::Rng::with_seed(2);
+    let cancelled = std::sync::Arc::new(true.into());
+    let lines = Lines { axis: 0, origin: 0, border: BorderMode::Wrap, value: 0.0 };
+    let weights = vec![0.5; 81];
+    let (shape, origins) = (&[9, 9][..], &[0, 0][..]);
+    let dense = Correlation { weights: &weights, shape, origins, border: BorderMode::Wrap, value: 0.0 };
+    let filters = [Along::Mean(9), Along::Weights(&weights[..9])].map(|along| AxisFilter { along, lines });
+    for element in [Element::U8, Element::F32, Element::F64] {
+        let input = Array::new(&mut random, element, &[400, 300]);
+        let mut output = Array::new(&mut random, element, &[400, 300]);
+        let mut check = |name: &str, filter: &dyn Fn(Input<'_>, Output<'_>) -> Result<()>| {
+            let result = crate::cancellable(&cancelled, || filter(input.input(), output.output()));
+            assert_eq!(result, Err(Error::Cancelled), "{name}, {element:?}");
+        };
+        check("correlate", &|from, to| correlate(from, to, &dense, Sums::F64));
+        check("correlate1d", &|from, to| correlate1d(from, to, &weights, &lines, Sums::F64));
+        check("uniform1d", &|from, to| uniform1d(from, to, 9, &lines));
+        for filter in &filters {
+            check("filter_axes", &|from, to| filter_axes(from, to, &[*filter, *filter], Sums::F64));
+        }
+    }
 }

@@ -5,8 +5,6 @@
 //! SciPy's ordered sum has a bound of its own. Their sum is a radius. Where no whole number but 0 lies within the
 //! radius of the sum, both drop to the same integer. The other results are summed in order.
 
-use std::sync::atomic::AtomicBool;
-
 use super::axis::{Axis, before, offsets};
 use super::border::PaddedRange;
 use super::convert::{Run, load_line, store};
@@ -136,13 +134,7 @@ impl Tiles {
     ///
     /// # Errors
     /// [`Error::Cancelled`](crate::Error::Cancelled), [`Error::HostMemory`](crate::Error::HostMemory).
-    pub(super) fn run(
-        &self,
-        input: &Input<'_>,
-        output: &Output<'_>,
-        correlation: &Correlation<'_>,
-        cancelled: Option<&AtomicBool>,
-    ) -> Result<()> {
+    pub(super) fn run(&self, input: &Input<'_>, output: &Output<'_>, correlation: &Correlation<'_>) -> Result<()> {
         let Self { rows, columns, size, .. } = self;
         let across = columns.axis.length.div_ceil(size.columns);
         let tiles = across * rows.axis.length.div_ceil(size.rows);
@@ -150,7 +142,7 @@ impl Tiles {
         let work = input.layout.elements().saturating_mul(self.products);
         let spares = Spares::default();
         let memory = || spares.take(|| Memory::new(self));
-        run_jobs(tiles * outer, work, cancelled, memory, |memory, number| {
+        run_jobs(tiles * outer, work, memory, |memory, number| {
             let (tile, rest) = (number % tiles, number / tiles);
             let (from, to) = offsets(&self.others, rest);
             let (from, to) = (input.first.wrapping_offset(from), output.first.wrapping_offset(to));

@@ -92,7 +92,7 @@ impl Device {
         if matches!(self.kind, Kind::Cpu) {
             // SAFETY: the arrays are in host memory, as this function requires.
             let (input, output) = unsafe { on_host(input, output)? };
-            return correlate(input, output, correlation, sums, None);
+            return correlate(input, output, correlation, sums);
         }
         let launch = plan::correlate(input, output, correlation, sums)?;
         // SAFETY: as this function requires.
@@ -118,7 +118,7 @@ impl Device {
         if matches!(self.kind, Kind::Cpu) {
             // SAFETY: the arrays are in host memory, as this function requires.
             let (input, output) = unsafe { on_host(input, output)? };
-            return correlate1d(input, output, weights, lines, sums, None);
+            return correlate1d(input, output, weights, lines, sums);
         }
         let launch = plan::correlate1d(input, output, weights, lines, sums)?;
         // SAFETY: as this function requires.
@@ -143,7 +143,7 @@ impl Device {
         if matches!(self.kind, Kind::Cpu) {
             // SAFETY: the arrays are in host memory, as this function requires.
             let (input, output) = unsafe { on_host(input, output)? };
-            return uniform1d(input, output, size, lines, None);
+            return uniform1d(input, output, size, lines);
         }
         let launch = plan::uniform1d(input, output, size, lines)?;
         // SAFETY: as this function requires.
@@ -176,7 +176,7 @@ impl Device {
         if matches!(self.kind, Kind::Cpu) {
             // SAFETY: the arrays are in host memory, as this function requires.
             let (input, output) = unsafe { on_host(input, output)? };
-            return filter_axes(input, output, filters, sums, None).map(|()| true);
+            return filter_axes(input, output, filters, sums).map(|()| true);
         }
         let launch = separable::separable(input, output, filters, sums)?;
         let is_one = launch.is_some();

@@ -31,9 +31,9 @@ fn one_after_another(input: &Array, output: &mut Array, filters: &[AxisFilter<'_
     let mut between = Array { bytes: input.bytes.clone(), first: input.first, layout: input.layout.clone() };
     for filter in filters {
         match filter.along {
-            Along::Mean(size) => uniform1d(between.input(), output.output(), size, &filter.lines, None).unwrap(),
+            Along::Mean(size) => uniform1d(between.input(), output.output(), size, &filter.lines).unwrap(),
             Along::Weights(weights) => {
-                correlate1d(between.input(), output.output(), weights, &filter.lines, Sums::F64, None).unwrap();
+                correlate1d(between.input(), output.output(), weights, &filter.lines, Sums::F64).unwrap();
             }
         }
         between = Array { bytes: output.bytes.clone(), first: output.first, layout: output.layout.clone() };
@@ -76,7 +76,7 @@ fn filters_of_bytes() {
             let mut found = bytes(&mut random, to, &shape);
             let output = found.output();
             if let Some(axes) = ByteAxes::new(&input.input(), &output, &filters) {
-                axes.run(level, &input.input(), &output, None).unwrap();
+                axes.run(level, &input.input(), &output).unwrap();
                 let at = found.bytes.iter().zip(&expected.bytes).position(|(a, b)| a != b);
                 assert_eq!(at, None, "seed {seed}, {level:?}, {shape:?}, {from:?} to {to:?}: {filters:?}");
                 served += 1;
@@ -84,7 +84,7 @@ fn filters_of_bytes() {
         }
         // What is not of this kind is computed by the other functions.
         let mut found = bytes(&mut random, to, &shape);
-        filter_axes(input.input(), found.output(), &filters, Sums::F64, None).unwrap();
+        filter_axes(input.input(), found.output(), &filters, Sums::F64).unwrap();
         assert!(found.bytes == expected.bytes, "seed {seed}");
     }
     assert!(served > 100, "{served}");
@@ -147,7 +147,7 @@ fn gaussians_of_bytes() {
             if trust {
                 axes.trust_all();
             }
-            axes.run(level, &input.input(), &output, None).unwrap();
+            axes.run(level, &input.input(), &output).unwrap();
             let at = found.bytes.iter().zip(&expected.bytes).position(|(a, b)| a != b);
             if trust {
                 wrong += usize::from(at.is_some());
@@ -201,7 +201,7 @@ fn running_means() {
             let (from, to) = (input.input(), found.output());
             let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
             let means = FloatMeans::new(&from, &to, &filters, Sums::F64).unwrap();
-            pool.install(|| means.run(level, None)).unwrap();
+            pool.install(|| means.run(level)).unwrap();
             let at = found.bytes.iter().zip(&expected.bytes).position(|(a, b)| a != b);
             assert_eq!(at, None, "seed {seed}, {level:?}, {shape:?}, {element:?}: {filters:?}");
         }
@@ -228,7 +228,7 @@ fn means_of_windows() {
         for level in Level::available() {
             let mut found = dense(Element::F32, &shape);
             let (from, to) = (input.input(), found.output());
-            FloatMeans::new(&from, &to, &filters, Sums::F32).unwrap().run(level, None).unwrap();
+            FloatMeans::new(&from, &to, &filters, Sums::F32).unwrap().run(level).unwrap();
             for index in indices(&shape) {
                 let (found, expected) = (found.get(&index), expected.get(&index));
                 let error = (found - expected).abs();
@@ -267,7 +267,7 @@ fn bands_of_rows() {
         let rows = case.random.usize(1..40);
         let (source, result) = (input.input(), found.output());
         let Some(bands) = Bands::with_rows(&source, &result, &filters, Sums::F64, rows) else { continue };
-        bands.run(None).unwrap();
+        bands.run().unwrap();
         assert!(found.bytes == expected.bytes, "seed {seed}, {shape:?}, {rows} rows, {from:?} to {to:?}: {filters:?}");
         served[first_axis] += 1;
     }
@@ -288,16 +288,13 @@ fn bands_of_large_arrays() {
         });
         let (mut between, mut expected) = (dense(Element::F32, &shape), dense(Element::F32, &shape));
         let correlate = |from: Input<'_>, to: Output<'_>, filter: &AxisFilter<'_>| {
-            correlate1d(from, to, &weights, &filter.lines, Sums::F32, None).unwrap();
+            correlate1d(from, to, &weights, &filter.lines, Sums::F32).unwrap();
         };
         correlate(input.input(), between.output(), &filters[0]);
         correlate(between.input(), expected.output(), &filters[1]);
         let mut found = dense(Element::F32, &shape);
         assert!(Bands::new(&input.input(), &found.output(), &filters, Sums::F32).is_some());
-        filter_axes(input.input(), found.output(), &filters, Sums::F32, None).unwrap();
+        filter_axes(input.input(), found.output(), &filters, Sums::F32).unwrap();
         assert!(found.bytes == expected.bytes, "{axes:?}");
-        let flag = std::sync::atomic::AtomicBool::new(true);
-        let cancelled = filter_axes(input.input(), found.output(), &filters, Sums::F32, Some(&flag));
-        assert!(matches!(cancelled, Err(crate::Error::Cancelled)), "{cancelled:?}");
     }
 }

@@ -111,11 +111,8 @@ impl Filter {
         }
         let mut output = rows[1].array(*element, shape_of_results);
         let sums = if *element == Element::F32 { Sums::F32 } else { Sums::F64 };
-        let part = if results.len() == length {
-            Part::All(None)
-        } else {
-            Part::Some { results: results.clone(), first: 0, length }
-        };
+        let part =
+            if results.len() == length { Part::All } else { Part::Some { results: results.clone(), first: 0, length } };
         BLOCKS.set([0; 3]);
         correlate1d_part(input.input(), output.output(), weights, lines, sums, part).unwrap();
 
@@ -215,7 +212,7 @@ fn running_sums_in_place() {
             input.set(&index, random.i64(0..1000));
         }
         let lines = Lines { axis, origin: 1, border: BorderMode::Mirror, value: 0.0 };
-        uniform1d(input.input(), output.output(), 5, &lines, None).unwrap();
+        uniform1d(input.input(), output.output(), 5, &lines).unwrap();
         for index in indices(&shape) {
             let value = |j| {
                 let mut at = index.clone();
@@ -248,10 +245,10 @@ fn the_same_array() {
             let weights = if random.bool() { vec![2.0, -1.0, 3.0, 1.0, 1.0] } else { vec![3.0] };
             let lines = Lines { axis, origin: -((weights.len() / 4) as isize), border, value: 7.0 };
             let sums = if element == Element::F32 { Sums::F32 } else { Sums::F64 };
-            correlate1d(array.input(), expected.output(), &weights, &lines, sums, None).unwrap();
+            correlate1d(array.input(), expected.output(), &weights, &lines, sums).unwrap();
             // SAFETY: the same array, which a filter along lines may be.
             let same = unsafe { Output::from_raw(array.bytes.as_mut_ptr().add(array.first), array.layout.clone()) };
-            correlate1d(array.input(), same.unwrap(), &weights, &lines, sums, None).unwrap();
+            correlate1d(array.input(), same.unwrap(), &weights, &lines, sums).unwrap();
             for index in indices(&shape) {
                 let (found, expected) = (array.get(&index), expected.get(&index));
                 assert_eq!(found, expected, "{index:?} of {shape:?}, {element:?}, {rows:?}, {lines:?}");
@@ -338,7 +335,7 @@ fn correlations_write_in_place() {
                     let to = output.bytes.as_mut_ptr().add(output.first);
                     (from.unwrap(), Output::from_raw(to, view(&output.layout)).unwrap())
                 };
-                correlate(from, to, &correlation, sums, None).unwrap();
+                correlate(from, to, &correlation, sums).unwrap();
             };
             let mut expected = Rows::Unaligned.array(element, shape);
             run(&mut expected);
@@ -385,7 +382,7 @@ fn nothing_beside_the_arrays_is_accessed() {
             let sums = if element == Element::F32 { Sums::F32 } else { Sums::F64 };
             let run = |from, to| {
                 let results = results.clone();
-                let part = if is_part { Part::Some { results, first: 0, length } } else { Part::All(None) };
+                let part = if is_part { Part::Some { results, first: 0, length } } else { Part::All };
                 correlate1d_part(from, to, &filter.weights, &filter.lines, sums, part).unwrap();
                 BLOCKS.take()
             };
