@@ -41,8 +41,10 @@ _MOST_COEFFICIENTS = 1 << 22
 # coefficients, sums of float64 take less time.
 _MOST_RECOMPUTED = 1 << 13
 
-# Integers up to this one are exact in float32.
-_EXACT_IN_F32 = 1 << 24
+# Up to these numbers of pixels in a window, means are computed with sums of float32: sums of bytes are exact up to 2^24,
+# and sums of float32 take less time.
+_MOST_BYTES = (1 << 24) // 255
+_MOST_FLOATS = 900
 
 
 def filter2D(src, ddepth, kernel, dst=None, anchor=(-1, -1), delta=0, borderType=4, *, accuracy=None):
@@ -317,10 +319,14 @@ def _correlate(image, kind, column, row, mask, dst, anchor, scale, delta, border
         raise TypeError(f"src: {required} are required, not {image.dtype} and {kind}")
     result, values = _result(image, kind, dst)
     is_mean = scale != 1.0
-    if is_on_device or _takes_f32(image.dtype, kind, mask, row is not None, is_mean, accuracy):
+    if is_mean:
+        takes_f32 = _means_take_f32(image, mask, accuracy)
+    else:
+        takes_f32 = _takes_f32(image, kind, mask, row is not None, accuracy)
+    if is_on_device or takes_f32:
         _compute_f32(image, values, (column, row, mask, place, scale, delta, border, accuracy))
     elif is_mean:
-        _native.blur_array(image, values, mask, place, border)
+        _native.blur_array(image if _has_dense_rows(image) else image.copy(), values, mask, place, border)
     else:
         _native.correlate_array(image, values, column, row, mask, place, 1.0, delta, border)
     if result is not values:
@@ -328,8 +334,9 @@ def _correlate(image, kind, column, row, mask, dst, anchor, scale, delta, border
     return result.object if is_on_device else result
 
 
-def _takes_f32(source, kind, mask, is_separable, is_mean, accuracy):
+def _takes_f32(image, kind, mask, is_separable, accuracy):
     """Whether sums of float32 are accurate enough for the types and the mask, and take less time."""
+    source = image.dtype
     if source not in _NATIVE or kind not in _NATIVE:
         return False
     if kind == F32 or source == F32 or not is_separable:
@@ -337,10 +344,16 @@ def _takes_f32(source, kind, mask, is_separable, is_mean, accuracy):
     if source == U16:
         # The library computes images of uint16 with integer results by all products of the mask.
         return False
-    coefficients = mask[0] * mask[1]
-    if is_mean:
-        return coefficients * 255 < _EXACT_IN_F32
-    return accuracy == "normwise" or coefficients <= _MOST_RECOMPUTED
+    return accuracy == "normwise" or mask[0] * mask[1] <= _MOST_RECOMPUTED
+
+
+def _means_take_f32(image, mask, accuracy):
+    """Whether means are computed with sums of float32: as `filter2D` would, or because it takes less time."""
+    if image.dtype == F32 and accuracy == "exact":
+        return True
+    channels = image.shape[2] if image.ndim == 3 else 1
+    most = {U8: _MOST_BYTES, F32: _MOST_FLOATS}.get(image.dtype, 0)
+    return channels <= 4 and mask[0] * mask[1] <= most
 
 
 def _compute_f32(image, values, problem):

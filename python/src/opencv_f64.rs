@@ -6,7 +6,7 @@ use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};
 use std::slice;
 
 use faltung::nd::{Correlation, Element, Input, Layout, Lines, Output, SERIAL, Sums};
-use faltung::nd::{correlate, correlate1d, position, uniform1d};
+use faltung::nd::{correlate, correlate1d, position, window_means};
 use faltung::{Border, BorderMode, memory, parallel};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -97,15 +97,7 @@ pub(crate) fn correlate_array(
         let mut scale = scale * normalize(&mut column);
         if let Some(mut row) = row {
             scale *= normalize(&mut row);
-            let passes = Passes {
-                row: |from: Input<'_>, to: Output<'_>| correlate1d(from, to, &row, &lines(1), Sums::F64),
-                column: |from: Input<'_>, to: Output<'_>, lines: &Lines| {
-                    correlate1d(from, to, &column, lines, Sums::F64)
-                },
-                height: mask.0,
-                above: anchor.0,
-                border: border.mode(),
-            };
+            let passes = Passes { row: &row, along_rows: &lines(1), column: &column, above: anchor.0 };
             return passes.run(&source, &mut result, work, |sum| sum * scale + offset);
         }
         let mut sums = Sums64::new(&source.layout().shape)?;
@@ -120,8 +112,7 @@ pub(crate) fn correlate_array(
     })
 }
 
-/// The mean of a window at each pixel, rounded half to even. Means of integers are the rounded quotients of the exact
-/// sums. The arguments are those of [`correlate_array`].
+/// The mean of a window at each pixel, rounded half to even. The arguments are those of [`correlate_array`].
 #[pyfunction]
 pub(crate) fn blur_array(
     py: Python<'_>,
@@ -131,66 +122,53 @@ pub(crate) fn blur_array(
     anchor: (usize, usize),
     border: &str,
 ) -> PyResult<()> {
-    let (source, mut result) = images(source, result)?;
+    let (source, result) = images(source, result)?;
     let border: Border = border.parse().map_err(exception)?;
-    let origin = anchor.1 as isize - (mask.1 / 2) as isize;
-    let along_rows = Lines { axis: 1, origin, border: border.mode(), value: border.value().into() };
-    // A running sum is as much work as some multiply-adds. Rows outside of the image are filtered, too.
-    let row = source.layout().elements() / source.layout().shape[0].max(1);
-    let work = (source.layout().shape[0].saturating_add(mask.0)).saturating_mul(16 * row.saturating_add(mask.1));
+    let (sizes, anchor) = ([mask.0, mask.1], [anchor.0, anchor.1]);
+    let lines = [0, 1].map(|axis| {
+        let origin = anchor[axis] as isize - (sizes[axis] / 2) as isize;
+        Lines { axis, origin, border: border.mode(), value: border.value().into() }
+    });
+    // A running sum is as much work as some multiply-adds.
+    let work = source.layout().elements().saturating_mul(16);
     compute(py, work, || {
-        let passes = Passes {
-            row: |from: Input<'_>, to: Output<'_>| uniform1d(from, to, mask.1, &along_rows),
-            column: |from: Input<'_>, to: Output<'_>, lines: &Lines| uniform1d(from, to, mask.0, lines),
-            height: mask.0,
-            above: anchor.0,
-            border: border.mode(),
-        };
-        if matches!(source.layout().element, Element::F32 | Element::F64) {
-            return passes.run(&source, &mut result, work, |mean| mean);
-        }
-        // The sum of a window is whole, and the mean as accurate as f64. So this is the sum, and the quotient is
-        // rounded once: a mean between two integers is found to be so.
-        let area = mask.0 as f64 * mask.1 as f64;
-        passes.run(&source, &mut result, work, |mean| (mean * area).round_ties_even() / area)
+        let first: *mut u8 = with_exposed_provenance_mut(result.array.address());
+        // SAFETY: the buffer's format and shape say that these elements exist, and `result` holds it. `images` has checked
+        // that it is writable. As with NumPy, the caller's other threads must leave the array alone during the call.
+        let output = unsafe { Output::from_raw(first, result.layout().clone())? };
+        window_means(source.rows(0..source.layout().shape[0])?, output, sizes, &lines)
     })
 }
 
 /// A filter along rows, then one along columns.
-struct Passes<R, C> {
-    row: R,
-    column: C,
-    /// Coefficients of the column.
-    height: usize,
-    /// Coefficients above the output pixel.
+struct Passes<'a> {
+    row: &'a [f64],
+    along_rows: &'a Lines,
+    column: &'a [f64],
+    /// Coefficients of the column above the output pixel.
     above: usize,
-    border: BorderMode,
 }
 
-impl<R, C> Passes<R, C>
-where
-    R: Fn(Input<'_>, Output<'_>) -> Done + Sync,
-    C: Fn(Input<'_>, Output<'_>, &Lines) -> Done + Sync,
-{
+impl Passes<'_> {
     /// Computes bands of rows on all threads. The sums of a band stay in the cache.
     fn run(&self, source: &Image, result: &mut Image, work: usize, finish: impl Fn(f64) -> f64 + Sync) -> Done {
         let (height, shape) = (source.layout().shape[0], &source.layout().shape[1..]);
         let values: usize = shape.iter().product();
         // The rows above and below a band are filtered for its neighbours, too. So it has as many rows of its own.
-        let rows = (BAND / size_of::<f64>() / values).saturating_sub(self.height).max(self.height).max(8);
+        let rows = (BAND / size_of::<f64>() / values).saturating_sub(self.column.len()).max(self.column.len()).max(8);
         let bands = height.div_ceil(rows).next_multiple_of(parallel::threads().min(height));
-        let rows = if work < SERIAL { height } else { height.div_ceil(bands).max(self.height).min(height) };
+        let rows = if work < SERIAL { height } else { height.div_ceil(bands).max(self.column.len()).min(height) };
         let result = &*result;
         let filter = |sums: &mut Sums64, band: usize| {
             let (first, last) = (band * rows, height.min((band + 1) * rows));
-            let filtered = last - first + self.height - 1;
+            let filtered = last - first + self.column.len() - 1;
             sums.resize(filtered, shape)?;
             self.filter_rows(source, sums, first as isize - self.above as isize, filtered)?;
             // Result i of the band takes the filtered rows from i on. The last ones have no results.
-            let origin = -((self.height / 2) as isize);
+            let origin = -((self.column.len() / 2) as isize);
             let lines = Lines { axis: 0, origin, border: BorderMode::Constant, value: 0.0 };
             let (from, to) = sums.in_place()?;
-            (self.column)(from, to, &lines)?;
+            correlate1d(from, to, self.column, &lines, Sums::F64)?;
             // SAFETY: each band has rows of its own.
             unsafe { result.write(first * values, &sums.values[..(last - first) * values], &finish) }
         };
@@ -205,8 +183,11 @@ where
             let row = first + done as isize;
             let inside = (0..height as isize).contains(&row);
             let rows = if inside { (height - row as usize).min(count - done) } else { 1 };
-            match position(self.border, row, height) {
-                Some(place) => (self.row)(source.rows(place..place + rows)?, sums.rows(done..done + rows)?)?,
+            match position(self.along_rows.border, row, height) {
+                Some(place) => {
+                    let (from, to) = (source.rows(place..place + rows)?, sums.rows(done..done + rows)?);
+                    correlate1d(from, to, self.row, self.along_rows, Sums::F64)?;
+                }
                 // A row of zeros.
                 None => sums.clear(done),
             }

@@ -444,6 +444,30 @@ def test_numbers_that_are_not_finite():
         np.testing.assert_array_equal(blurred, [[np.nan, np.nan, np.nan, np.inf, np.inf, np.inf, 12, 9]])
 
 
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_a_mean_of_nan_is_nan(kind):
+    image = picture((90, 80), kind)
+    expected = faltung.blur(image, (41, 33))
+    image[45, 30] = np.nan
+    blurred = faltung.blur(image, (41, 33))
+    windows = np.zeros(image.shape, bool)
+    windows[45 - 16 : 45 + 17, 30 - 20 : 30 + 21] = True
+    np.testing.assert_array_equal(np.isnan(blurred), windows)
+    np.testing.assert_array_equal(blurred[~windows], expected[~windows])
+
+
+@pytest.mark.parametrize("kind", ["uint8", "uint16", "int16", "int32", "float32", "float64"])
+def test_means_of_many_channels(kind):
+    image = picture((70, 60, 7), kind)
+    for size, anchor in (((3, 5), (-1, -1)), ((40, 90), (0, 80))):
+        for border in (cv2.BORDER_REFLECT_101, cv2.BORDER_CONSTANT):
+            found = faltung.blur(image[::-1, ::2], size, anchor=anchor, borderType=border)
+            # OpenCV's means of small windows of bytes are rounded half up.
+            exact = cv2.boxFilter(image[::-1, ::2].astype(np.float64), -1, size, anchor=anchor, borderType=border)
+            expected = np.rint(exact).astype(kind) if np.dtype(kind).kind in "iu" else exact
+            np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
 def test_threads():
     images = [picture((300, 200 + number), "uint8", number) for number in range(6)]
     expected = [cv2.filter2D(image, -1, KERNEL / 16) for image in images]

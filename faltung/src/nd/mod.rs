@@ -46,6 +46,7 @@ mod scratch;
 mod tests;
 mod transformed;
 mod whole;
+mod window_means;
 
 #[doc(hidden)]
 pub use array::extent;
@@ -58,6 +59,7 @@ pub use dense::{Correlation, correlate};
 pub(crate) use device::ArrayLaunch;
 pub use device::DeviceArray;
 pub use lines::{Lines, correlate1d, uniform1d};
+pub use window_means::window_means;
 
 use crate::{Error, Result, parallel};
 
