@@ -69,6 +69,26 @@ def per_axis(value, count, name):
     return values
 
 
+def in_order_of_axes(values, axes, ndim):
+    """A value for each axis of the array, 0 for those that are not filtered.
+
+    As in SciPy, the values belong to the axes as they are named only where these are not all axes.
+    """
+    if len(axes) == ndim:
+        return values
+    result = [0] * ndim
+    for axis, value in zip(axes, values):
+        result[axis] = value
+    return result
+
+
+def integer(name, value):
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, not {value!r}") from None
+
+
 def checked_axes(axes, ndim):
     """The axes as numbers from 0 on."""
     if axes is None:
@@ -79,7 +99,7 @@ def checked_axes(axes, ndim):
         raise ValueError(f"axes must be an integer, a sequence of integers, or None, not {axes!r}")
     numbers_of_axes = []
     for axis in axes:
-        axis = operator.index(axis)
+        axis = integer("axes", axis)
         if not -ndim <= axis < ndim:
             raise ValueError(f"specified axis: {axis} is out of range for {ndim} axes")
         numbers_of_axes.append(axis % ndim)
@@ -89,19 +109,20 @@ def checked_axes(axes, ndim):
 
 
 def checked_axis(axis, ndim):
-    axis = operator.index(axis)
+    axis = integer("axis", axis)
     if not -ndim <= axis < ndim:
         raise np.exceptions.AxisError(axis, ndim)
     return axis % ndim
 
 
 def checked_origin(origin, size, name):
+    origin = integer("origin", origin)
     if origin < -(size // 2) or origin > (size - 1) // 2:
         raise ValueError(
             f"Invalid origin; origin must satisfy -({name} // 2) <= origin <= ({name} - 1) // 2: "
             f"it is {origin} for a size of {size}"
         )
-    return operator.index(origin)
+    return origin
 
 
 def make_output(output, array, is_complex=False):

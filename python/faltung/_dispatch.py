@@ -16,6 +16,8 @@ from faltung._on_device import OnDevice
 # Weights of this magnitude or less count as 0 in `correlate` and `convolve`, as in SciPy.
 _NO_WEIGHT = float(np.finfo(np.float64).eps)
 
+_MOST_F32 = float(np.finfo(np.float32).max)
+
 # The largest mean of a picture of float32 that is computed as a sum of products. Above, sums that do not grow with the
 # size are worth more than one pass over memory with all products.
 SMALL_MEAN = 12
@@ -80,13 +82,13 @@ def assign(output, array):
         output[...] = array
 
 
-def has_f32_sums(array, output, exact):
-    return not exact and array.dtype == np.float32 and output.dtype == np.float32
+def has_f32_sums(array, output, exact, cval=0.0):
+    """Whether sums are of float32. A value outside of the array must fit."""
+    return not exact and array.dtype == np.float32 and output.dtype == np.float32 and not abs(cval) > _MOST_F32
 
 
 def _complex_parts(function, array, weights, output, cval):
     """A filter of complex numbers by filters of their parts: ``function(array, weights, output, cval)``."""
-    part = output.real.dtype
     if array.dtype.kind != "c":
         function(array, weights.real, output.real, cval)
         function(array, weights.imag, output.imag, cval)
@@ -98,7 +100,8 @@ def _complex_parts(function, array, weights, output, cval):
         return
     if np.may_share_memory(array, output):
         real, imaginary = (real[0].copy(), real[1]), (imaginary[0].copy(), imaginary[1])
-    product = empty(array.shape, part)
+    # As in SciPy, of the input's type.
+    product = empty(array.shape, array.real.dtype)
     function(real[0], weights.real, output.real, real[1])
     function(imaginary[0], weights.imag, product, imaginary[1])
     output.real -= product
@@ -137,7 +140,7 @@ def separable_image(array, output, passes, cval, exact):
     `passes` are axis, weights, origin and mode of each filter.
     """
     is_picture = array.ndim == 2 or (array.ndim == 3 and array.shape[2] <= 4)
-    if type(array) is OnDevice or not is_picture or not has_f32_sums(array, output, exact):
+    if type(array) is OnDevice or not is_picture or not has_f32_sums(array, output, exact, cval):
         return False
     if [axis for axis, *_ in passes] != [0, 1] or passes[0][3] != passes[1][3]:
         return False
@@ -207,7 +210,7 @@ def filter_axes(array, output, passes, cval, exact):
     ]
     if type(array) is OnDevice:
         return _native.device_filter_axes(array.array, output.array, filters, cval, exact)
-    is_f32 = has_f32_sums(array, output, exact) and all(
+    is_f32 = has_f32_sums(array, output, exact, cval) and all(
         type(weights) is int or _native.fits_f32(weights) for _, weights, _, _ in filters
     )
 
@@ -232,7 +235,7 @@ def correlate_lines(array, weights, axis, output, mode, cval, origin, exact):
         correlate_lines(array, weights, axis, output.real, mode, cval, origin, exact)
         output.imag = 0
         return
-    is_f32 = has_f32_sums(array, output, exact) and _native.fits_f32(weights)
+    is_f32 = has_f32_sums(array, output, exact, cval) and _native.fits_f32(weights)
     if type(array) is OnDevice:
 
         def enqueue(values, result):
@@ -260,8 +263,10 @@ def correlate_dense(array, weights, output, mode, cval, origins, exact):
         correlate_dense(array, weights, output.real, mode, cval, origins, exact)
         output.imag = 0
         return
+    if not array.ndim:
+        weights, origins = weights.reshape(1), [0]
     if type(array) is OnDevice:
-        is_f32 = has_f32_sums(array, output, exact)
+        is_f32 = has_f32_sums(array, output, exact, cval)
         if is_f32 and array.ndim == 2:
             name = MODE_NAMES[mode]
             if _native.correlate2d_f32(array.array, weights, output.array, name, cval, tuple(origins)):
@@ -273,7 +278,7 @@ def correlate_dense(array, weights, output, mode, cval, origins, exact):
 
         run_on_device(array, output, enqueue)
         return
-    is_f32 = has_f32_sums(array, output, exact) and _native.fits_f32(weights)
+    is_f32 = has_f32_sums(array, output, exact, cval) and _native.fits_f32(weights)
     if is_f32 and (array.ndim == 2 or (array.ndim == 3 and weights.shape[2] == 1 and array.shape[2] <= 4)):
         has_zeros = not _native.are_above(weights, _NO_WEIGHT)
         # SciPy leaves out products with 0, which matters where the array is not finite.
@@ -285,8 +290,6 @@ def correlate_dense(array, weights, output, mode, cval, origins, exact):
             done = _image(array, weights, None, weights.shape[:2], output, name, cval, origins[:2])
             if done and not (has_zeros and not np.isfinite(output.sum())):
                 return
-    if not array.ndim:
-        weights, origins = weights.reshape(1), [0]
 
     def compute(values, result):
         _native.correlate(values, weights, result, mode, cval, origins, is_f32)

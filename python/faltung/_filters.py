@@ -2,7 +2,6 @@
 
 import functools
 import numbers
-import operator
 from collections.abc import Iterable
 
 import numpy as np
@@ -14,6 +13,8 @@ from faltung._arguments import (
     checked_axes,
     checked_axis,
     checked_origin,
+    in_order_of_axes,
+    integer,
     make_output,
     mode_code,
     per_axis,
@@ -52,10 +53,10 @@ def correlate1d(array, weights, axis, output, mode, cval, origin, exact):
     check_cval(array, weights, cval)
     if weights.dtype.kind == "c":
         weights = weights.conj().astype(np.complex128, copy=False)
+    else:
+        weights = np.asarray(weights, np.float64, order="C")
     if weights.ndim != 1 or weights.shape[0] < 1:
         raise RuntimeError(f"no filter weights given: they must have shape (n,), not {weights.shape}")
-    if weights.dtype.kind != "c":
-        weights = np.ascontiguousarray(weights, np.float64)
     axis = checked_axis(axis, array.ndim)
     origin = checked_origin(origin, len(weights), "len(weights)")
     correlate_lines(array, weights, axis, output, mode_code(mode), cval, origin, exact)
@@ -96,8 +97,13 @@ _kept_gaussian_weights = functools.lru_cache(maxsize=64, typed=True)(_new_gaussi
 
 
 def _gaussian_radius(sigma, truncate, radius):
+    try:
+        # As in SciPy, this must be possible also where `radius` is given.
+        whole = int(truncate * float(sigma) + 0.5)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise type(error)(f"sigma must be a finite number, not {sigma!r} (with truncate={truncate!r})") from None
     if radius is None:
-        radius = int(truncate * float(sigma) + 0.5)
+        radius = whole
     if not isinstance(radius, numbers.Integral) or radius < 0:
         raise ValueError(f"Radius must be a nonnegative integer, not {radius!r}.")
     return int(radius)
@@ -153,11 +159,12 @@ def uniform1d(array, size, axis, output, mode, cval, origin):
     axis = checked_axis(axis, array.ndim)
     if size < 1:
         raise RuntimeError(f"incorrect filter size: it must be at least 1, not {size}")
+    size, origin = integer("size", size), integer("origin", origin)
     is_complex = array.dtype.kind == "c"
     output = make_output(output, array, is_complex)
     if not 0 <= size // 2 + origin < size:
         raise ValueError(f"invalid origin: {origin} for a size of {size}")
-    mode, size, origin = mode_code(mode), operator.index(size), operator.index(origin)
+    mode = mode_code(mode)
     if type(array) is OnDevice:
 
         def enqueue(values, result):
@@ -200,7 +207,7 @@ def uniform(array, size, output, mode, cval, origin, axes, exact):
         per_axis(mode, count, "mode"),
     )
     passes = [
-        (axis, int(size), operator.index(origin), axis_mode)
+        (axis, int(size), integer("origin", origin), axis_mode)
         for axis, size, origin, axis_mode in passes
         if size > 1
     ]
@@ -209,7 +216,7 @@ def uniform(array, size, output, mode, cval, origin, axes, exact):
         return output
     are_valid = all(0 <= size // 2 + origin < size for _, size, origin, _ in passes)
     is_small = array.ndim != 2 or all(size <= SMALL_MEAN for _, size, _, _ in passes)
-    if are_valid and is_small and has_f32_sums(array, output, exact):
+    if are_valid and is_small and has_f32_sums(array, output, exact, cval):
         weighted = [(axis, np.full(size, 1 / size), origin, axis_mode) for axis, size, origin, axis_mode in passes]
         if separable_image(array, output, weighted, cval, exact):
             return output
@@ -297,9 +304,7 @@ def gaussian_laplace(array, sigma, output, mode, cval, axes, options, exact):
     refuse_others(options, "gaussian_laplace")
     array = as_input(array)
     filtered = checked_axes(axes, array.ndim)
-    sigmas = [0] * array.ndim
-    for axis, value in zip(filtered, per_axis(sigma, len(filtered), "sigma")):
-        sigmas[axis] = value
+    sigmas = in_order_of_axes(per_axis(sigma, len(filtered), "sigma"), filtered, array.ndim)
 
     def derivative(values, axis, result, axis_mode):
         order = _order_along(axis, array.ndim, 2)
@@ -350,12 +355,8 @@ def correlate_or_convolve(array, weights, output, mode, cval, origin, is_convolu
             f"weights.ndim ({weights.ndim}) must match len(axes) ({len(filtered)}), and each axis must have an "
             f"element, not the shape {weights.shape}"
         )
-    origins = per_axis(origin, len(filtered), "origin")
+    origins = in_order_of_axes(per_axis(origin, len(filtered), "origin"), filtered, ndim)
     if len(filtered) < ndim:
-        # As in SciPy, the origins belong to the axes as they are named only where these are not all axes.
-        values, origins = origins, [0] * ndim
-        for axis, value in zip(filtered, values):
-            origins[axis] = value
         weights = np.expand_dims(weights, tuple(axis for axis in range(ndim) if axis not in filtered))
     origins = [checked_origin(value, size, "weights.shape[k]") for value, size in zip(origins, weights.shape)]
     if is_convolution:

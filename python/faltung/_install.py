@@ -6,7 +6,7 @@ import importlib.util
 import inspect
 import sys
 import types
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 from threading import RLock
 
 NAMES = (
@@ -29,7 +29,8 @@ NAMES = (
 _KEPT = "faltung._scipy_original"
 
 _lock = RLock()
-_originals = {}  # (module, name): the function that was there; empty while nothing is installed
+# (module, name): the function that was there, and the one that took its place; empty while nothing is installed
+_originals = {}
 _accuracy = None  # what is installed has it
 _by_call = False  # whether `install()` asks for it
 _blocks = 0  # how many blocks `with installed()` ask for it
@@ -70,7 +71,7 @@ def install(accuracy=None):
 
 
 def uninstall():
-    """Undoes `install()`: each name refers to its original function again.
+    """Undoes `install()`: each name refers to its original function again, unless other code has replaced it since.
 
     While any thread is inside a block `with installed()`, the functions stay until the last such block ends. A call
     without an earlier `install()` changes nothing.
@@ -81,7 +82,6 @@ def uninstall():
         _take_back()
 
 
-@contextmanager
 def installed(accuracy=None):
     """`install(accuracy)` for the length of a ``with`` block. Blocks may be nested. Blocks of several threads may
     overlap.
@@ -93,13 +93,22 @@ def installed(accuracy=None):
     >>> scipy.ndimage.laplace is faltung.ndimage.laplace
     False
     """
-    global _blocks
-    with _lock:
-        modules = _put(accuracy)
-        _blocks += 1
-    try:
-        yield modules
-    finally:
+    return _Installed(accuracy)
+
+
+class _Installed(ContextDecorator):
+    def __init__(self, accuracy):
+        self._accuracy = accuracy
+
+    def __enter__(self):
+        global _blocks
+        with _lock:
+            modules = _put(self._accuracy)
+            _blocks += 1
+            return modules
+
+    def __exit__(self, *exception):
+        global _blocks
         with _lock:
             _blocks -= 1
             _take_back()
@@ -109,7 +118,7 @@ def original(module, name):
     """The function `name` of the module named `module` as it was before `install()`."""
     with _lock:
         if (module, name) in _originals:
-            return _originals[module, name]
+            return _originals[module, name][0]
         return getattr(importlib.import_module(module), name)
 
 
@@ -173,19 +182,23 @@ def _put(accuracy):
         places = [(module, name) for module in _modules() for name in NAMES if hasattr(module, name)]
         if not places:
             raise ImportError("faltung.install() needs SciPy or CuPy: pip install scipy")
-        _originals.update({(module.__name__, name): getattr(module, name) for module, name in places})
         kept = types.ModuleType(_KEPT)
-        vars(kept).update({name: function for (module, name), function in _originals.items() if "cupyx" not in module})
-        sys.modules[_KEPT] = kept
         for module, name in places:
-            setattr(module, name, _with_accuracy(name, accuracy))
+            original, new = getattr(module, name), _with_accuracy(name, accuracy)
+            _originals[module.__name__, name] = original, new
+            if "cupyx" not in module.__name__:
+                setattr(kept, name, original)
+            setattr(module, name, new)
+        sys.modules[_KEPT] = kept
         _accuracy = accuracy
     return list(dict.fromkeys(module for module, _ in _originals))
 
 
 def _take_back():
     if not _by_call and not _blocks:
-        for (module, name), function in _originals.items():
-            setattr(sys.modules[module], name, function)
+        for (module, name), (original, new) in _originals.items():
+            # What others have put there since stays.
+            if getattr(sys.modules[module], name, None) is new:
+                setattr(sys.modules[module], name, original)
         _originals.clear()
         sys.modules.pop(_KEPT, None)

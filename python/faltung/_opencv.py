@@ -213,7 +213,11 @@ def GaussianBlur(src, ksize, sigmaX, dst=None, sigmaY=0, borderType=4, hint=0, *
     """
     image = arguments.image(src)
     kind = arguments.depth(-1, image.dtype, _GAUSSIAN_RESULTS)
+    arguments.index("hint", hint)
     columns, rows = arguments.size(ksize)
+    if arguments.border(borderType) != "zero":
+        # All rows, or all columns, are one and the same.
+        columns, rows = (1 if image.shape[1] == 1 else columns), (1 if image.shape[0] == 1 else rows)
     sigma_x, sigma_y = arguments.number("sigmaX", sigmaX), arguments.number("sigmaY", sigmaY)
     if sigma_y <= 0:
         sigma_y = sigma_x

@@ -95,6 +95,8 @@ def index(name, value):
 
 def pair(name, value):
     try:
+        if isinstance(value, (set, frozenset, dict)):
+            raise TypeError("no order")
         first, second = value
     except (TypeError, ValueError):
         raise TypeError(f"{name}: a pair of integers is required, not {value!r}") from None
@@ -111,16 +113,23 @@ def size(ksize):
 
 def number(name, value):
     try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError("a text")
         number = float(value)
     except (TypeError, ValueError):
         raise TypeError(f"{name}: a number is required, not {value!r}") from None
+    except OverflowError:
+        number = math.inf
     if not math.isfinite(number):
         raise ValueError(f"{name}: a finite number is required, not {number}")
     return number
 
 
 def coefficients(name, kernel):
-    mask = np.asarray(kernel)
+    try:
+        mask = np.asarray(kernel)
+    except ValueError as error:
+        raise ValueError(f"{name}: rows of equal length are required ({error})") from None
     if mask.dtype.kind not in "buif":
         raise TypeError(f"{name}: real numbers are required, not {mask.dtype}")
     return mask.astype(np.float64, copy=False)

@@ -511,6 +511,13 @@ BAD = [
     lambda m: m.laplace(IMAGE, cval=1j),
     lambda m: m.gaussian_laplace(IMAGE, 1.0, cval=1j),
     lambda m: m.gaussian_gradient_magnitude(IMAGE, 1.0, cval=1j),
+    lambda m: m.gaussian_filter1d(IMAGE, np.nan, radius=1),
+    lambda m: m.gaussian_filter(IMAGE, np.inf, radius=1),
+    lambda m: m.gaussian_filter1d(IMAGE, 1 + 2j, radius=1),
+    lambda m: m.gaussian_filter1d(IMAGE, "a", radius=1),
+    lambda m: m.uniform_filter1d(IMAGE, np.nan),
+    lambda m: m.correlate1d(IMAGE, "a"),
+    lambda m: m.sobel(IMAGE, _exact=True),
 ]
 
 
@@ -555,3 +562,45 @@ def test_an_origin_outside_is_named_as_it_was_given():
             function(np.zeros((5, 5)), np.ones((4, 4)), origin=3)
         with pytest.raises(RuntimeError, match=r"each axis must have an element, not the shape \(0, 3\)"):
             function(np.zeros((5, 5)), np.ones((0, 3)))
+
+
+NUMBERS = np.arange(60.0).reshape(3, 4, 5)
+THIRDS = np.full((2, 3), 1 / 3 + 1j / 7)
+SAME_AS_SCIPY = {
+    "no axes": lambda m: m.correlate(np.float32(3), 2.0),
+    "no axes, output": lambda m: m.convolve(np.array(3, "f4"), 2.0, output=np.zeros((), "f4")),
+    "sigma for all axes": lambda m: m.gaussian_laplace(NUMBERS[0], [1.0, 2.0], axes=(1, 0)),
+    "sigma for some axes": lambda m: m.gaussian_laplace(NUMBERS, [1.0, 2.0], axes=(2, 0)),
+    "NaN is symmetric": lambda m: m.correlate1d([1.0, 2, 3], [1, 2, np.nan]),
+    "NaN is antisymmetric": lambda m: m.correlate1d(NUMBERS, [1, 3, 0, np.nan, -1], axis=1),
+    "infinities are symmetric": lambda m: m.correlate1d([-1.0, 2, -3, 4], [-np.inf, 1, -np.inf]),
+    "NaN for integers": lambda m: m.correlate1d(np.array([1, 2, 3], "u1"), [1, 2, np.nan]),
+    "complex64 to complex128": lambda m: m.correlate1d(THIRDS.astype("F"), [1.1 + 2j], output="complex128"),
+    "complex128 to complex64": lambda m: m.correlate(THIRDS, [[1.1 + 2j]], output="complex64"),
+    "cval beyond float32": lambda m: m.correlate(np.ones((4, 4), "f4"), np.ones((3, 3)), mode="constant", cval=1e300),
+    "sobel, cval beyond float32": lambda m: m.sobel(np.ones((4, 4), "f4"), mode="constant", cval=1e300),
+}
+
+
+@pytest.mark.parametrize("case", SAME_AS_SCIPY)
+def test_bits_are_scipys(case):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected, found = SAME_AS_SCIPY[case](nd), SAME_AS_SCIPY[case](ndimage)
+    assert np.shape(found) == np.shape(expected) and not bits_differ(found, expected).any()
+
+
+@pytest.mark.parametrize(
+    "text, call",
+    [
+        ("sigma must be a finite number, not nan", lambda: ndimage.gaussian_filter1d(NUMBERS, np.nan, radius=1)),
+        ("sigma must be a finite number, not None", lambda: ndimage.gaussian_filter1d(NUMBERS, None, radius=1)),
+        ("axis must be an integer, not None", lambda: ndimage.sobel(NUMBERS, None)),
+        ("origin must be an integer, not None", lambda: ndimage.uniform_filter(NUMBERS, 3, origin=None)),
+        ("size must be an integer, not nan", lambda: ndimage.uniform_filter1d(NUMBERS, np.nan)),
+        (r"sobel\(\) got an unexpected keyword argument '_exact'", lambda: ndimage.sobel(NUMBERS, _exact=True)),
+    ],
+)
+def test_errors_name_the_argument(text, call):
+    with pytest.raises((TypeError, ValueError), match=text):
+        call()

@@ -23,7 +23,9 @@ pub(super) fn is_odd<A: Real>(weights: &[A]) -> Option<bool> {
     let is = |sign: f64| {
         (1..=middle).all(|d| {
             let (before, after) = (weights[middle - d].to_f64(), weights[middle + d].to_f64());
-            (after - sign * before).abs() <= f64::EPSILON
+            let difference = (after - sign * before).abs();
+            // As in SciPy, NaN is no difference.
+            difference.is_nan() || difference <= f64::EPSILON
         })
     };
     match weights.len() % 2 {

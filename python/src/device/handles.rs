@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyType};
 
 use faltung::GpuInfo;
 
@@ -67,6 +67,11 @@ impl Device {
         };
         let device = call::open(py, number as usize)?;
         device.gpu().cloned().map(Self::of).ok_or_else(|| PyValueError::new_err(format!("{name} is no CUDA device")))
+    }
+
+    /// For `pickle` and `copy`: by name.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyType>, (String,)) {
+        (slf.get_type(), (slf.get().id.clone(),))
     }
 
     #[getter]
