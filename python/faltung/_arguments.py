@@ -86,7 +86,7 @@ def integer(name, value):
     try:
         return operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be an integer, not {value!r}") from None
+        raise TypeError(f"{name}: {value!r} cannot be interpreted as an integer") from None
 
 
 def checked_axes(axes, ndim):

@@ -595,9 +595,9 @@ def test_bits_are_scipys(case):
     [
         ("sigma must be a finite number, not nan", lambda: ndimage.gaussian_filter1d(NUMBERS, np.nan, radius=1)),
         ("sigma must be a finite number, not None", lambda: ndimage.gaussian_filter1d(NUMBERS, None, radius=1)),
-        ("axis must be an integer, not None", lambda: ndimage.sobel(NUMBERS, None)),
-        ("origin must be an integer, not None", lambda: ndimage.uniform_filter(NUMBERS, 3, origin=None)),
-        ("size must be an integer, not nan", lambda: ndimage.uniform_filter1d(NUMBERS, np.nan)),
+        ("axis: None cannot be interpreted as an integer", lambda: ndimage.sobel(NUMBERS, None)),
+        ("origin: None cannot be interpreted as an integer", lambda: ndimage.uniform_filter(NUMBERS, 3, origin=None)),
+        ("size: nan cannot be interpreted as an integer", lambda: ndimage.uniform_filter1d(NUMBERS, np.nan)),
         (r"sobel\(\) got an unexpected keyword argument '_exact'", lambda: ndimage.sobel(NUMBERS, _exact=True)),
     ],
 )
