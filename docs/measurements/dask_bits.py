@@ -77,7 +77,7 @@ def main():
     with cluster, Client(cluster) as client:
         processes = set(client.run(os.getpid).values())
         assert len(processes) == WORKERS and os.getpid() not in processes
-        lazy = fd.correlate(da.from_zarr(stored), weights, np.float32, mode="mirror")
+        lazy = fd.correlate(da.from_zarr(stored).astype(np.float32), weights, mode="mirror")
         print(f"{lazy.npartitions} tasks of {lazy.chunksize}")
         # One task is one function of the module: the rest is the work of Dask and of Zarr.
         lazy.blocks[0, 0].compute()
