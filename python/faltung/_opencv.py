@@ -169,7 +169,7 @@ def GaussianBlur(src, ksize, sigmaX, dst=None, sigmaY=0, borderType=4, hint=0, *
 
     The coefficients are those of ``cv2.getGaussianKernel``. OpenCV rounds them for images of uint8 and uint16. This
     function does not: it computes the Gaussian's sum, and rounds it half to even. So the results may differ by 1 from
-    OpenCV's. Differences of up to 7 were found where a window is small or large for its sigma.
+    OpenCV's. Differences of up to 10 were found where a window is small or large for its sigma.
 
     Parameters
     ----------
