@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The same bits from `faltung.ndimage`, from `faltung.dask` on four processes, and from `host filter`.
+"""Bit-exact results of `faltung.ndimage`, of `faltung.dask` on four processes, and of `host filter`.
 
     python3 dask_bits.py --host target/release/host --folder /big/dask --side 8000
 
@@ -95,7 +95,7 @@ def main():
     assert (whole[part, part] == right).all(), "SciPy's result differs"
     assert same_bits(whole, dask), "the result of the Dask workers differs"
     assert same_bits(whole, host), "the result of the program differs"
-    print("the three results are the same, bit by bit")
+    print("the three results are bit-exact")
     shutil.rmtree(folder)
 
 
