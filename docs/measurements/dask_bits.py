@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The same bits from `faltung.ndimage`, from `faltung.dask` on four processes, and from `host filter`.
+"""Bit-exact results of `faltung.ndimage`, of `faltung.dask` on four processes, and of `host filter`.
 
     python3 dask_bits.py --host target/release/host --folder /big/dask --side 8000
 
@@ -77,7 +77,7 @@ def main():
     with cluster, Client(cluster) as client:
         processes = set(client.run(os.getpid).values())
         assert len(processes) == WORKERS and os.getpid() not in processes
-        lazy = fd.correlate(da.from_zarr(stored), weights, np.float32, mode="mirror")
+        lazy = fd.correlate(da.from_zarr(stored).astype(np.float32), weights, mode="mirror")
         print(f"{lazy.npartitions} tasks of {lazy.chunksize}")
         # One task is one function of the module: the rest is the work of Dask and of Zarr.
         lazy.blocks[0, 0].compute()
@@ -95,7 +95,7 @@ def main():
     assert (whole[part, part] == right).all(), "SciPy's result differs"
     assert same_bits(whole, dask), "the result of the Dask workers differs"
     assert same_bits(whole, host), "the result of the program differs"
-    print("the three results are the same, bit by bit")
+    print("the three results are bit-exact")
     shutil.rmtree(folder)
 
 

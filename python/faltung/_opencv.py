@@ -60,8 +60,9 @@ def filter2D(src, ddepth, kernel, dst=None, anchor=(-1, -1), delta=0, borderType
         on its device. There, image and result are of uint8, uint16 or float32.
     ddepth : int, dtype or str
         The type of the result: OpenCV's number (``cv2.CV_32F`` is 5) or a NumPy type. Negative numbers such as -1 are
-        the type of `src`. As in OpenCV, an image of uint8 gives any type listed for `src`. Images of uint16 and int16
-        give their own type, float32 or float64. Images of float32 and float64 give their own type only.
+        the type of `src`. An image of uint8 gives any type listed for `src`. Images of uint16 and int16 give their own
+        type, float32 or float64. Images of float32 and float64 give their own type only. This is as in OpenCV for
+        kernels of fewer than 50 coefficients. For larger kernels OpenCV gives more types.
     kernel : array of shape (rows, columns) or (columns,)
         The coefficients. They are rounded to float32, unless the image or the result is int16 or float64.
     dst : array, optional
@@ -168,7 +169,7 @@ def GaussianBlur(src, ksize, sigmaX, dst=None, sigmaY=0, borderType=4, hint=0, *
 
     The coefficients are those of ``cv2.getGaussianKernel``. OpenCV rounds them for images of uint8 and uint16. This
     function does not: it computes the Gaussian's sum, and rounds it half to even. So the results may differ by 1 from
-    OpenCV's. Differences of up to 5 were found where a window is small or large for its sigma.
+    OpenCV's. Differences of up to 10 were found where a window is small or large for its sigma.
 
     Parameters
     ----------
