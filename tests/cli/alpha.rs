@@ -262,12 +262,28 @@ fn colours_of_openexr_are_not_weighted_again() {
     let image = Image::new(3, 1, 4, vec![0.5_f32, 0.25, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 1.0, 0.5, 0.0, 1.0]).unwrap();
     place.write("a.exr", image);
     let run = |mask: &[&str]| {
-        place.filter(&[&["a.exr", "-o", "b.npy", "--overwrite"], mask].concat()).quietly();
+        let run = place.filter(&[&["a.exr", "-o", "b.npy", "--overwrite"], mask].concat());
+        run.with(0, &["a.exr: not kept: that the colours are multiplied by alpha"]);
         place.read_f32("b.npy").values()[4..8].to_vec()
     };
     assert_eq!(run(&["--kernel", "3x1: 0.25,0.5,0.25"]), [0.375, 0.1875, 0.0, 0.375]);
     // An offset is seen as far as alpha is.
     assert_eq!(run(&["--kernel", "3x1: 0.25,0.5,0.25", "--offset", "1"]), [0.75, 0.5625, 0.375, 0.375]);
+}
+
+/// TIFF says that colours of OpenEXR are multiplied by alpha (`ExtraSamples` 1). PNG gets them divided by it.
+#[test]
+fn colours_of_openexr_stay_multiplied_or_are_divided() {
+    let place = Place::new();
+    let values = [0.5_f32, 0.25, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 1.0, 0.5, 0.0, 1.0];
+    place.write("a.exr", Image::new(3, 1, 4, values.to_vec()).unwrap());
+    place.filter(&["a.exr", "-o", "b.tif", "--identity"]).quietly();
+    let picture = Picture::read(place.path("b.tif")).unwrap();
+    assert!(picture.metadata.premultiplied);
+    assert_eq!(place.read_f32("b.tif").values(), values);
+    let args = ["a.exr", "-o", "b.png", "--identity", "--scale", "255", "--alpha", "plain", "--output-type", "u8"];
+    place.filter(&args).with(0, &["colours are divided by alpha, because PNG"]);
+    assert_eq!(place.read_u8("b.png").values(), [255, 128, 0, 128, 0, 0, 0, 0, 255, 128, 0, 255]);
 }
 
 /// Neither are those of a TIFF that says so. What is multiplied by alpha and white is as bright as alpha.

@@ -180,29 +180,87 @@ fn what_exists_is_kept_if_it_is_of_this_task() {
     place.filter(&["c.npy", "-o", "folder.zarr", "--box", "3"]).with(1, &["not empty, and no Zarr array"]);
 }
 
-/// A chunk that can't be read fails the chunks that need it. They are listed, and a second run completes them.
+/// The places of the inner chunks in a shard of `count` inner chunks, as the index at the shard's end says: begin and
+/// end in bytes.
+fn inner_chunks(shard: &[u8], count: usize) -> Vec<std::ops::Range<usize>> {
+    // An offset and a length of 8 bytes each, and the checksum of the index.
+    let index = &shard[shard.len() - 16 * count - 4..shard.len() - 4];
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap()) as usize;
+    let place = |entry: &[u8]| number(&entry[..8])..number(&entry[..8]) + number(&entry[8..]);
+    index.chunks_exact(16).map(place).collect()
+}
+
+/// The `--memory` that an error names.
+fn enough_memory(ended: &super::Ended) -> &str {
+    let (_, after) = ended.stderr.split_once("(--memory ").unwrap();
+    after.split_once(" or more helps").unwrap().0
+}
+
+/// A chunk that can't be read fails the chunks that need it. They are listed, and a second run completes them. That is
+/// so for each inner chunk of a shard, whether all of it is read or only a halo.
 #[test]
 fn a_wrong_checksum_is_found_and_named() {
     let place = Place::new();
-    place.write_zarr("a.zarr", noise::<u16>(300, 300, 1), "100");
+    // Shards of 2 x 2 inner chunks of 257 x 257 pixels. Those at the right and lower edges reach out of the image.
+    place.write_zarr("a.zarr", noise::<u16>(1100, 1100, 1), "514");
     let run = |output: &str, more: &[&str]| place.filter(&[&["a.zarr", "-o", output, "--box", "3"], more].concat());
     run("whole.zarr", &[]).with(0, &[]);
-    let shard = place.path("a.zarr/c/0/0");
-    let right = fs::read(&shard).unwrap();
+    let too_little = run("b.zarr", &["--memory", "2M"]).with(1, &["memory: "]);
     let modified = fs::metadata(place.path("a.zarr/zarr.json")).unwrap().modified().unwrap();
-    let mut wrong = right.clone();
-    wrong[right.len() / 2] ^= 1;
-    fs::write(&shard, wrong).unwrap();
-    let ended = run("b.zarr", &[]).with(1, &["error: chunk c/0/0: reading: a.zarr", "hecksum", "5 of 9 chunks"]);
-    assert!(ended.stderr.contains("missing: 4 of 9 chunks: c/0/0, c/0/1, c/1/0, c/1/1; "), "{}", ended.stderr);
-    fs::write(&shard, right).unwrap();
-    assert_eq!(fs::metadata(place.path("a.zarr/zarr.json")).unwrap().modified().unwrap(), modified);
-    run("b.zarr", &["--skip-existing"]).with(0, &["4 of 4 chunks (5 existed"]);
-    assert_same(&place.path("b.zarr"), &place.path("whole.zarr"));
+    // A shard, one of its inner chunks, the number of chunks that need this, and their names.
+    for (shard, inner, missing, names) in [
+        ("c/0/0", 0, 1, "c/0/0; "),
+        ("c/0/0", 1, 2, "c/0/0, c/0/1; "),
+        ("c/0/0", 2, 2, "c/0/0, c/1/0; "),
+        ("c/0/0", 3, 4, "c/0/0, c/0/1, c/1/0, c/1/1; "),
+        ("c/1/1", 1, 4, "c/0/1, c/0/2, c/1/1, c/1/2; "),
+        ("c/2/2", 0, 4, "c/1/1, c/1/2, c/2/1, c/2/2; "),
+    ] {
+        let path = place.path(format!("a.zarr/{shard}"));
+        let right = fs::read(&path).unwrap();
+        let bytes = inner_chunks(&right, 4)[inner].clone();
+        assert!(bytes.len() > 1000, "{shard}, {inner}");
+        // The header of Zstandard, values, and the checksum itself. Little memory keeps no decoded parts.
+        for (wrong, more) in [
+            (bytes.start, &[][..]),
+            (bytes.start + bytes.len() / 2, &[]),
+            (bytes.start + bytes.len() / 2, &["--memory", enough_memory(&too_little)]),
+            (bytes.end - 1, &[]),
+        ] {
+            let mut shard_bytes = right.clone();
+            shard_bytes[wrong] ^= 1;
+            fs::write(&path, shard_bytes).unwrap();
+            let done = format!("{} of 9 chunks", 9 - missing);
+            let ended = run("b.zarr", &[more, &["--overwrite"]].concat());
+            let ended = ended.with(1, &["reading: a.zarr", "hecksum", &done]);
+            let listed = format!("missing: {missing} of 9 chunks: {names}");
+            assert!(ended.stderr.contains(&listed), "{shard}, {inner}, byte {wrong}: {}", ended.stderr);
+        }
+        fs::write(&path, right).unwrap();
+        assert_eq!(fs::metadata(place.path("a.zarr/zarr.json")).unwrap().modified().unwrap(), modified);
+        let done = format!("{missing} of {missing} chunks ({} existed", 9 - missing);
+        run("b.zarr", &["--skip-existing"]).with(0, &[&done]);
+        assert_same(&place.path("b.zarr"), &place.path("whole.zarr"));
+    }
     // One file is whole or not there.
-    fs::write(&shard, "short").unwrap();
+    fs::write(place.path("a.zarr/c/0/0"), "short").unwrap();
     run("b.npy", &[]).with(1, &["missing: ", "b.npy: is not written, because parts of it are missing"]);
     assert!(!place.names().iter().any(|name| name.starts_with(".host") || name == "b.npy"));
+}
+
+/// The error names a `--memory` that is enough.
+#[test]
+fn too_little_memory_names_what_is_enough() {
+    let place = Place::new();
+    place.write_zarr("a.zarr", noise::<u16>(1100, 1100, 1), "514");
+    place.write("a.npy", noise::<u16>(1100, 1100, 1));
+    for (input, output) in [("a.zarr", "b.zarr"), ("a.npy", "b.npy")] {
+        let run =
+            |memory: &str| place.filter(&[input, "-o", output, "--box", "3", "--chunk", "514", "--memory", memory]);
+        let needed = "are needed for one chunk of 514 x 514 pixels, 0 bytes are free: the program itself takes";
+        let ended = run("2M").with(1, &["memory: ", needed]);
+        run(enough_memory(&ended)).with(0, &["chunks"]);
+    }
 }
 
 #[test]
@@ -234,7 +292,7 @@ fn what_cannot_be_read_or_written_is_said() {
     for more in [&["--unsharp", "2"][..], &["--sobel", "magnitude"], &["--box", "3", "--linear"]] {
         place.filter(&[&["a.zarr", "-o", "b.zarr"], more].concat()).with(2, &["takes one mask"]);
     }
-    place.filter(&["a.zarr", "-o", "b.zarr", "--box", "3", "--memory", "1M"]).with(1, &["memory", "a larger --memory"]);
+    place.filter(&["a.zarr", "-o", "b.zarr", "--box", "3", "--memory", "1M"]).with(1, &["memory", "or more helps"]);
     place.host(&["filter", "a.png", "-o", "b.png", "--box", "3", "--device", "cuda:0,cpu"]).with(2, &["was expected"]);
     place.host(&["filter", "a.png", "-o", "b.png", "--box", "3", "--device", "cuda:x"]).with(2, &["cuda:all"]);
 }

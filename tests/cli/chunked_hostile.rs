@@ -130,7 +130,7 @@ fn an_early_error_keeps_what_exists() {
     place.filter(&["a.zarr", "-o", "b.zarr", "--box", "3"]).with(0, &[]);
     let right = contents(&place.path("b.zarr"));
     let run = |more: &[&str]| place.filter(&[&["a.zarr", "-o", "b.zarr", "--box", "5", "--overwrite"], more].concat());
-    run(&["--memory", "1M"]).with(1, &["memory: ", "a larger --memory"]);
+    run(&["--memory", "1M"]).with(1, &["memory: ", "or more helps"]);
     run(&["--chunk", "18446744073709551615"]).with(1, &["memory: "]);
     run(&["--part", "1/2"]).with(2, &["--overwrite and --part"]);
     place

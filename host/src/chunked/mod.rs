@@ -17,6 +17,7 @@ mod task;
 mod tiff_sink;
 mod tiff_source;
 mod zarr_cache;
+mod zarr_checksum;
 mod zarr_layout;
 mod zarr_sink;
 mod zarr_source;

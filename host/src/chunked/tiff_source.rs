@@ -44,8 +44,8 @@ impl TiffSource {
         let blame = |reason: String| Error::File { path: path.into(), reason };
         let mut decoder = guarded(|| open(path)).map_err(blame)?;
         let page = guarded(|| describe(&mut decoder)).map_err(blame)?;
-        let file = File::open(path).map_err(|error| blame(error.to_string()))?;
-        let metadata = guarded(|| tiff_metadata(&mut buffered(file), page.info.channels)).map_err(blame)?;
+        // The decoder moves to the place of all that it reads, so that its file may be anywhere.
+        let metadata = guarded(|| tiff_metadata(decoder.inner(), page.info.channels)).map_err(blame)?;
         Ok(Self { path: path.into(), page, metadata, idle: Mutex::new(vec![decoder]) })
     }
 

@@ -11,6 +11,7 @@ use zarrs::array::{Array, ArraySubset, CodecOptions};
 use zarrs::filesystem::FilesystemStore;
 
 use super::zarr_cache::{Cache, Place};
+use super::zarr_checksum;
 use super::zarr_layout::{ZarrLayout, store};
 use super::{ImageInfo, Value};
 use crate::files::{escaped, guarded};
@@ -33,6 +34,7 @@ impl ZarrSource {
     pub fn open(folder: &Path) -> Result<Self> {
         let blame = |reason: String| Error::File { path: folder.into(), reason };
         let layout = ZarrLayout::read(folder).map_err(blame)?;
+        zarr_checksum::register();
         let array = Array::open(store(folder).map_err(blame)?, "/").map_err(|error| {
             blame(format!("can't be read: {error} (the codecs are bytes, sharding_indexed, zstd, gzip and crc32c)"))
         })?;

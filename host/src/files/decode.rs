@@ -73,8 +73,12 @@ pub(super) fn read(mut reader: AnyReader) -> Result<Picture, String> {
     if format == ImageFormat::Tiff {
         return tiff_read::read(reader);
     }
-    let content = if format == ImageFormat::OpenExr { Content::LinearLight } else { Content::Colours };
-    Ok(Picture { content, ..open(reader, format)?.read()? })
+    let mut picture = open(reader, format)?.read()?;
+    if format == ImageFormat::OpenExr {
+        picture.content = Content::LinearLight;
+        picture.metadata.premultiplied = picture.content.has_alpha(picture.pixels.channels());
+    }
+    Ok(picture)
 }
 
 /// The most bytes of memory that [`read`] takes, as the beginning of the file says. [`MOST_BYTES`] where there is no

@@ -40,7 +40,7 @@ pub struct Metadata {
     pub png_colour: Vec<([u8; 4], Vec<u8>)>,
     /// How often JPEG's brightness is sampled for each sample of its colours: columns and rows.
     pub jpeg_sampling: Option<(u8, u8)>,
-    /// TIFF: colours are already multiplied by alpha. Formats with [straight alpha](Format::has_straight_alpha) get
+    /// TIFF and OpenEXR: colours are already multiplied by alpha. Formats with [straight alpha](Format::has_straight_alpha) get
     /// them divided by it.
     pub premultiplied: bool,
     /// The metadata that reading dropped, such as "XMP".

@@ -172,10 +172,12 @@ impl Job<'_> {
     ) -> Result<()> {
         let chunked = ChunkedFilter::new(self.filter.clone(), grid, self.info.channels);
         let needed = chunked.bytes_of_a_chunk::<T, U>(self.source.windows(), sink)?;
-        let free = self.budget(devices);
+        let own = own_memory(devices);
+        let free = self.limit().saturating_sub(own);
         if needed > free {
             let what = format!("for one chunk of {} x {} pixels", grid.chunk_width(), grid.chunk_height());
-            return Err(explain(faltung::Error::HostMemory { what, needed: needed.into(), free: free.into() }));
+            let error = faltung::Error::HostMemory { what, needed: needed.into(), free: free.into() };
+            return Err(explain(error, own));
         }
         Ok(())
     }
@@ -282,18 +284,14 @@ impl Job<'_> {
         Ok(devices)
     }
 
+    /// The most bytes for the whole process.
+    fn limit(&self) -> u64 {
+        self.args.memory.map_or_else(|| memory::free().map_or(u64::MAX, |free| free / 2), |bytes| bytes as u64)
+    }
+
     /// Bytes for the chunks under way: what `--memory` leaves beside the program itself.
     fn budget(&self, devices: &[Device]) -> u64 {
-        /// What a device's driver and its staging buffers take in host memory. Two chunks at once have 64 MiB each.
-        const OF_A_DEVICE: u64 = 128 << 20;
-        /// Stacks, and what the allocator keeps.
-        const OF_A_THREAD: u64 = 3 << 20;
-        let gpus = devices.iter().filter(|device| device.gpu().is_some()).count() as u64;
-        let threads = 2 * rayon::current_num_threads() as u64 + 2;
-        let limit =
-            self.args.memory.map_or_else(|| memory::free().map_or(u64::MAX, |free| free / 2), |bytes| bytes as u64);
-        let own = memory::resident().unwrap_or(64 << 20) + gpus * OF_A_DEVICE + threads * OF_A_THREAD;
-        limit.saturating_sub(own)
+        self.limit().saturating_sub(own_memory(devices))
     }
 
     fn filter<T: Value, U: Value>(
@@ -305,7 +303,8 @@ impl Job<'_> {
     ) -> Result<Outcome> {
         let source: &dyn WindowSource<T> = self.source.windows();
         let chunked = ChunkedFilter::new(self.filter.clone(), grid, self.info.channels);
-        let (budget, needed) = (self.budget(devices), chunked.bytes_of_a_chunk(source, sink)?);
+        let own = own_memory(devices);
+        let (budget, needed) = (self.limit().saturating_sub(own), chunked.bytes_of_a_chunk(source, sink)?);
         // Parts under the halos of several chunks are worth less than a second and a third chunk under way.
         let kept = if budget / 4 >= needed { budget / 4 } else { 0 };
         self.source.keep_decoded(kept);
@@ -316,7 +315,8 @@ impl Job<'_> {
         let bar = progress.bar();
         interrupt::clean_up_when_interrupted(move || bar.finish_and_clear());
         let run = |devices: &[Device], chunks: &[usize]| {
-            chunked.run(devices, chunks.iter().copied(), source, sink, &counters).map_err(explain)
+            let report = chunked.run(devices, chunks.iter().copied(), source, sink, &counters);
+            report.map_err(|error| explain(error, own))
         };
         let report = progress.while_it_is_shown(|| {
             let first = run(devices, &share.chunks)?;
@@ -395,10 +395,28 @@ fn missing(report: &Report, stage: Stage) -> Vec<usize> {
     chunks
 }
 
-/// An error of the library, with a hint.
-fn explain(error: faltung::Error) -> anyhow::Error {
-    match error {
-        faltung::Error::HostMemory { .. } => anyhow!("{error} (a larger --memory or a smaller --chunk helps)"),
-        other => other.into(),
+/// Bytes that the program itself takes, apart from the chunks under way.
+fn own_memory(devices: &[Device]) -> u64 {
+    /// What a device's driver and its staging buffers take in host memory. Two chunks at once have 64 MiB each.
+    const OF_A_DEVICE: u64 = 128 << 20;
+    /// Stacks, and what the allocator keeps.
+    const OF_A_THREAD: u64 = 3 << 20;
+    let gpus = devices.iter().filter(|device| device.gpu().is_some()).count() as u64;
+    let threads = 2 * rayon::current_num_threads() as u64 + 2;
+    memory::resident().unwrap_or(64 << 20) + gpus * OF_A_DEVICE + threads * OF_A_THREAD
+}
+
+/// An error of the library, with a hint. `own` is what the program itself takes.
+fn explain(error: faltung::Error, own: u64) -> anyhow::Error {
+    /// What the program itself may take more in the next run.
+    const SPREAD: u64 = 1 << 20;
+    let faltung::Error::HostMemory { needed, .. } = error else { return error.into() };
+    let least = (needed + u128::from(own + SPREAD)).div_ceil(1 << 20);
+    if memory::available().is_some_and(|available| least << 20 > available.into()) {
+        return anyhow!("{error} (a smaller --chunk or a machine with more memory helps)");
     }
+    anyhow!(
+        "{error}: the program itself takes {} MiB (--memory {least}M or more helps, or a smaller --chunk)",
+        own.div_ceil(1 << 20),
+    )
 }
