@@ -88,6 +88,14 @@ impl Inquiry {
         }
     }
 
+    /// Whether the coefficients are in the range of a kernel that transforms.
+    fn holds_coefficients(&self, entry: &Entry) -> Result<(), Ineligible> {
+        match entry.variant.spec().mask_form {
+            MaskForm::Spectrum | MaskForm::SpectrumOfPasses => spectrum::expect_finite_sums(self.problem.window()),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether results of a transform are expected to hold. The image decides, and so does what is asked for by name.
     fn expects_proofs(&self, entry: &Entry) -> Result<(), Ineligible> {
         match transforms(entry) {
@@ -104,7 +112,7 @@ impl Inquiry {
     pub(super) fn considered(&self) -> impl Iterator<Item = Considered> {
         let asked = |entry: &&Entry| self.choice.allows(entry, self.planes.is_some());
         entries_for(self.problem.format()).filter(asked).map(|entry| {
-            let eligibility = entry.eligibility(&self.request);
+            let eligibility = entry.eligibility(&self.request).and_then(|()| self.holds_coefficients(entry));
             let eligibility =
                 eligibility.and_then(|()| self.proves_sums(entry)).and_then(|()| self.expects_proofs(entry));
             let proof = eligibility.and_then(|()| self.proof(entry));
