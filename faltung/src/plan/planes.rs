@@ -37,6 +37,11 @@ impl Planes {
         (to.is_some() || from.is_some()).then_some(Self { to, from, format })
     }
 
+    /// The format of the images.
+    pub(super) fn format(&self) -> PixelFormat {
+        self.format
+    }
+
     /// The number of planes that are computed.
     pub(super) fn channels(&self) -> usize {
         self.format.channels

@@ -395,3 +395,20 @@ fn transforms_refuse_masks_whose_sums_overflow() {
         }
     }
 }
+
+/// With a large column the row pass would lose digits of small pixels. Whole numbers are not small.
+#[test]
+fn large_separable_masks_take_one_pass() {
+    let filter = Filter::new(Mask::new(9, 9, vec![1e30; 81]).unwrap());
+    let problem = Problem::new(4096, 4096, &filter).unwrap();
+    let plan = |problem: &Problem, choice| Plan::new(problem, Limits::H100, choice);
+    let floats = plan(&problem, VariantChoice::Auto).unwrap();
+    assert!(floats.entry.variant.is_exact(), "{}", floats.reason);
+    for variant in [Variant::SeparableRing, Variant::SeparableBlockTile] {
+        let refused = plan(&problem, VariantChoice::Named(variant)).unwrap_err().to_string();
+        assert!(refused.contains("the sum of the magnitudes of the column factor"), "{refused}");
+    }
+    let bytes = problem.with_format(PixelFormat::of::<u8, f32>(1)).unwrap();
+    let bytes = plan(&bytes, VariantChoice::Named(Variant::SeparableRing)).unwrap();
+    assert!(bytes.planes.is_some(), "{}", bytes.reason);
+}
