@@ -409,6 +409,7 @@ fn large_separable_masks_take_one_pass() {
         assert!(refused.contains("the sum of the magnitudes of the column factor"), "{refused}");
     }
     let bytes = problem.with_format(PixelFormat::of::<u8, f32>(1)).unwrap();
-    let bytes = plan(&bytes, VariantChoice::Named(Variant::SeparableRing)).unwrap();
-    assert!(bytes.planes.is_some(), "{}", bytes.reason);
+    let entry = Variant::SeparableRing.entries().next().unwrap();
+    let bytes = plan(&bytes, VariantChoice::Kernel { entry, in_planes: true }).unwrap();
+    assert!(bytes.planes.is_some() && bytes.factors.is_some(), "{}", bytes.reason);
 }
