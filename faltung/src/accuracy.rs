@@ -21,7 +21,8 @@ pub(crate) const UNIT_ROUNDOFF: f64 = 1.0 / (1 << 24) as f64;
 /// | [`Bounded`](Self::Bounded) | `\|O - exact\| <= gamma(c) * sum\|M*I\|` at every pixel, `gamma(c) = c u / (1 - c u)` |
 /// | [`Normwise`](Self::Normwise) | `\|O - exact\| <= c * u * \|\|M\|\|_2 * \|\|I_tile\|\|_2` |
 ///
-/// The variant states the constant `c`: see [`ErrorBound`]. Scale and offset add one rounding to each class.
+/// The variant states the constant `c`: see [`ErrorBound`]. Scale and offset add one rounding to each class. Underflow
+/// adds [`ErrorBound::underflows`] times `2^-150`.
 ///
 /// The classes are ordered. The stricter one is the lesser one, and its results satisfy a bound of each looser class:
 /// the ordered sum of n products has `c = n`, and `sum|M*I|` is at most the product of the two norms.

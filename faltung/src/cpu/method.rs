@@ -86,7 +86,10 @@ impl Method {
         if output == PixelType::F32 && problem.accuracy() == Accuracy::Exact {
             return None;
         }
-        let factors = Factors::of(problem.window())?;
+        let input = problem.format().input;
+        let is_whole = input != PixelType::F32 && input.holds(problem.border().value());
+        let factors =
+            Factors::of(problem.window()).filter(|factors| is_whole || factors.keep_small_pixels().is_ok())?;
         // Fixed point loses digits of small coefficients. The bound of results of `f32` needs those.
         let is_of_bytes = problem.format().input == PixelType::U8
             && PixelType::U8.holds(problem.border().value())

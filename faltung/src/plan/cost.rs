@@ -189,7 +189,7 @@ pub(super) fn proof(proof: &Proof, (width, height): (usize, usize), mask: (u32, 
     let Proof { conversion, uncertain, .. } = *proof;
     let mut terms = Terms::default();
     let values = width * height * conversion.channels as usize;
-    terms[LAUNCH] = height.div_ceil(conversion.most_rows() as usize) as f64;
+    terms[LAUNCH] = height.div_ceil(conversion.most_rows(mask, limits.shared_bytes) as usize) as f64;
     traffic(&mut terms, (values * (2 * conversion.pixel.bytes() + size_of::<f32>())) as f64 / 1e6, limits);
     let size = (width as u32, height as u32);
     let tile_rows = conversion.tile_rows(size, mask, (limits.sm_count, limits.shared_bytes));

@@ -1,6 +1,6 @@
 //! Separable masks, within the contract of the variants for such masks.
 
-use kernels_gpu::registry::FactorPlaces;
+use kernels_gpu::registry::{FactorPlaces, Ineligible};
 use kernels_gpu::separable::error_bound::MASK_ERROR;
 
 use super::direct_sum::power;
@@ -28,7 +28,7 @@ impl Factors {
     pub fn of(mask: &Mask) -> Option<Self> {
         let (column, row) = mask.separated(Mask::SEPARABLE)?;
         // By a power of two, which rounds nothing but what is left of denormal numbers. The check below sees those.
-        let sum: f64 = row.iter().map(|&value| f64::from(value).abs()).sum();
+        let sum = magnitudes(&row);
         let mut factor = 1.0_f64;
         while sum * factor > 0.5 {
             factor /= 2.0;
@@ -43,6 +43,23 @@ impl Factors {
         // An infinite coefficient of the column is near nothing.
         let near = |value: f64| f64::from(MASK_ERROR) * UNIT_ROUNDOFF * value.abs();
         mask.is_outer_product(&column, &row, near).then_some(Self { row, column })
+    }
+
+    /// Refuses a column that is too large for images with small pixels.
+    ///
+    /// A row of w coefficients may lose `w 2^-150` to underflow, and the column multiplies that. With a sum of at most
+    /// `2^24` the loss is at most `w 2^-126`, which is w times the least normal number. The direct sum of a larger mask
+    /// loses less, because its products are larger.
+    ///
+    /// A larger row would lose less, too. But its sums could overflow where the direct sum does not.
+    pub(crate) fn keep_small_pixels(&self) -> Result<(), Ineligible> {
+        const MOST: f32 = (1 << 24) as f32;
+        let sum = magnitudes(&self.column);
+        if sum <= f64::from(MOST) {
+            return Ok(());
+        }
+        let property = "the sum of the magnitudes of the column factor";
+        Err(Ineligible::Range { property, required: (0.0, MOST), found: (sum as f32, sum as f32) })
     }
 
     /// The row's coefficients.
@@ -81,9 +98,8 @@ impl Factors {
     /// How many times `2^-150` may be lost to underflow: once a step, the row's steps multiplied with the column.
     #[must_use]
     pub fn underflows(&self) -> f64 {
-        let column: f64 = self.column.iter().map(|&value| f64::from(value).abs()).sum();
         // What the columns' sum makes of the rows' errors it rounds, too.
-        1.01 * self.row.len() as f64 * column + self.column.len() as f64
+        1.01 * self.row.len() as f64 * magnitudes(&self.column) + self.column.len() as f64
     }
 
     /// The same where the tensor cores compute with numbers in two parts: what is left of a pixel, or of a filtered
@@ -91,10 +107,14 @@ impl Factors {
     /// same once more for all that is lost besides.
     #[must_use]
     pub fn underflows_in_parts(&self) -> f64 {
-        let [row, column] =
-            [&self.row, &self.column].map(|values| values.iter().map(|&value| f64::from(value).abs()).sum::<f64>());
+        let [row, column] = [&self.row, &self.column].map(|values| magnitudes(values));
         f64::from(1 << 17) * (row * column + column + 1.0)
     }
+}
+
+/// The sum of the magnitudes.
+fn magnitudes(values: &[f32]) -> f64 {
+    values.iter().map(|&value| f64::from(value).abs()).sum()
 }
 
 /// `value * 2^exponent`, which is exact if it is normal.
@@ -132,6 +152,23 @@ mod tests {
                     "{k} {l}: {product:e} for {value:e}"
                 );
             }
+        }
+    }
+
+    /// Masks of usual magnitudes keep small pixels. Large ones do not.
+    #[test]
+    fn large_columns_lose_small_pixels() {
+        let gaussian = Mask::gaussian(3.0, None).unwrap();
+        let of = |factor: f32| {
+            let coefficients = gaussian.coefficients().iter().map(|&coefficient| coefficient * factor).collect();
+            Factors::of(&Mask::new(gaussian.width(), gaussian.height(), coefficients).unwrap()).unwrap()
+        };
+        for exponent in [-60, -8, 0, 8, 20] {
+            assert_eq!(of(2.0_f32.powi(exponent)).keep_small_pixels(), Ok(()), "{exponent}");
+        }
+        for exponent in [24, 100] {
+            let refused = of(2.0_f32.powi(exponent)).keep_small_pixels().unwrap_err();
+            assert!(matches!(refused, Ineligible::Range { required: (0.0, 16_777_216.0), .. }), "{refused}");
         }
     }
 

@@ -17,6 +17,8 @@ use crate::{Accuracy, PixelFormat, PixelType, Problem};
 pub(super) struct Inquiry {
     /// With images of that format.
     problem: Problem,
+    /// Whether the pixels and the value of the border are whole numbers, also in planes of `f32`.
+    is_whole: bool,
     /// If that is the format of the planes of a problem, its conversions.
     pub(super) planes: Option<Planes>,
     /// If the results of a problem in planes are integers with the bits of ordered sums: what proves them, or why
@@ -58,7 +60,9 @@ impl Inquiry {
             border_value: (problem.border().mode() == BorderMode::Constant).then(|| problem.border().value()),
             compute_capability: limits.compute_capability,
         };
-        Self { problem, planes, integers: None, proven_sums, choice, request, factors, fixed_point, limits }
+        let input = planes.as_ref().map_or(format, Planes::format).input;
+        let is_whole = input != PixelType::F32 && input.holds(problem.border().value());
+        Self { problem, is_whole, planes, integers: None, proven_sums, choice, request, factors, fixed_point, limits }
     }
 
     /// The inquiry about the planes of a problem.
@@ -88,6 +92,15 @@ impl Inquiry {
         }
     }
 
+    /// Whether the coefficients are in the range of a kernel that transforms, or that filters rows and then columns.
+    fn holds_coefficients(&self, entry: &Entry) -> Result<(), Ineligible> {
+        match (entry.variant.spec().mask_form, &self.factors) {
+            (MaskForm::Spectrum | MaskForm::SpectrumOfPasses, _) => spectrum::expect_finite_sums(self.problem.window()),
+            (MaskForm::Factors(_), Some(factors)) if !self.is_whole => factors.keep_small_pixels(),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether results of a transform are expected to hold. The image decides, and so does what is asked for by name.
     fn expects_proofs(&self, entry: &Entry) -> Result<(), Ineligible> {
         match transforms(entry) {
@@ -104,7 +117,7 @@ impl Inquiry {
     pub(super) fn considered(&self) -> impl Iterator<Item = Considered> {
         let asked = |entry: &&Entry| self.choice.allows(entry, self.planes.is_some());
         entries_for(self.problem.format()).filter(asked).map(|entry| {
-            let eligibility = entry.eligibility(&self.request);
+            let eligibility = entry.eligibility(&self.request).and_then(|()| self.holds_coefficients(entry));
             let eligibility =
                 eligibility.and_then(|()| self.proves_sums(entry)).and_then(|()| self.expects_proofs(entry));
             let proof = eligibility.and_then(|()| self.proof(entry));

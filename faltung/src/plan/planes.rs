@@ -37,6 +37,11 @@ impl Planes {
         (to.is_some() || from.is_some()).then_some(Self { to, from, format })
     }
 
+    /// The format of the images.
+    pub(super) fn format(&self) -> PixelFormat {
+        self.format
+    }
+
     /// The number of planes that are computed.
     pub(super) fn channels(&self) -> usize {
         self.format.channels
@@ -209,7 +214,7 @@ impl Plan {
             ..self.params
         };
         let plane_pitch = (self.plane_pitch() / size_of::<f32>()) as i32;
-        let most = conversion.most_rows() as usize;
+        let most = conversion.most_rows(mask, self.limits.shared_bytes) as usize;
         let (end, device) = (outputs.end, (self.limits.sm_count, self.limits.shared_bytes));
         outputs.clone().step_by(most).map(move |first| {
             let rows = most.min(end - first);

@@ -14,10 +14,12 @@
 //! - `fft_tile` knows more. [`kernels_gpu::fft::error`] derives `82 u ||M|| ||z||` for a sum of
 //!   transforms. The `2 * 128^2` pixels are in `0..=p`, and their mean is subtracted. A number in an interval of
 //!   length p has a variance of at most `p^2 / 4` (Popoviciu), so `||z|| <= 64 sqrt(2) p`, but for the rounding of the
-//!   mean. Adding the mean rounds twice more, by at most `u A` each. A sum that is not accepted comes from one warp:
-//!   each lane adds the products of its columns, and some sums combine the lanes. That is off by at most `gamma(n) A`
-//!   with `n = rows * ceil(columns / 32) + 12`. If many sums are not accepted, the block adds all products in the order
-//!   of the contract. The error is the largest of these.
+//!   mean. The sum S of the coefficients is rounded, and multiplied by the mean m. That is off by `u |m S|`, which does
+//!   not shrink with A: it is at most u times p times the sum of the magnitudes of the coefficients. Adding the mean
+//!   rounds once more, by at most `u A`. A sum that is not accepted comes from one warp: each lane adds the products of
+//!   its columns, and some sums combine the lanes. That is off by at most `gamma(n) A` with
+//!   `n = rows * ceil(columns / 32) + 12`. If many sums are not accepted, the block adds all products in the order of
+//!   the contract. The error is the largest of these.
 //! - `fft_passes` knows the same with `130 u`. What it subtracts from the `2 * 1024^2` pixels is not their mean, but
 //!   also in `0..=p`. So `||z|| <= 1024 sqrt(2) p`.
 //!
@@ -213,8 +215,10 @@ impl Integers {
             // The rounding of the mean is far less than a thousandth.
             let norm = 1.001 * f64::sqrt(2.0 * transforms.points()) * deviation * self.most;
             let transforms = transforms.relative(self.norm) * norm + transforms.underflow(self.norm);
+            let of_mean = UNIT_ROUNDOFF * self.most * self.magnitudes;
             let by_warp = gamma(self.mask.1 * self.mask.0.div_ceil(32) + 12);
-            return KernelError([(ABOVE * transforms, 2.0 * ABOVE * UNIT_ROUNDOFF), (self.underflow(0.0), by_warp)]);
+            let of_tile = (ABOVE * (transforms + of_mean), ABOVE * UNIT_ROUNDOFF);
+            return KernelError([of_tile, (self.underflow(0.0), by_warp)]);
         }
         let underflows = factors.map_or(0.0, |factors| match arithmetic {
             Arithmetic::F32 => factors.underflows(),
@@ -413,6 +417,26 @@ mod tests {
         // Without a radius some do not.
         let (wrong, _) = differing::<u16>(65_535, 0.0, seed);
         assert!(wrong > 0);
+    }
+
+    /// In a dark place of a bright tile the mean times the sum of the coefficients rounds as in a bright place.
+    #[test]
+    fn the_rounded_sum_of_a_transform_counts_in_dark_places() {
+        use kernels_gpu::registry::Variant;
+        let problem = problem::<u8>(Mask::average(40, 40).unwrap(), 1.0, 0.0);
+        let integers = Integers::of(&problem).unwrap();
+        for (variant, transforms, deviation) in
+            [(Variant::FftTile, Transforms::TILE, 0.5), (Variant::FftPasses, Transforms::PASSES, 1.0)]
+        {
+            let error = integers.kernel_error(variant.entries().next().unwrap(), None);
+            let norm = f64::sqrt(2.0 * transforms.points()) * deviation * 255.0;
+            let of_transforms = 1.001 * transforms.relative(integers.norm) * norm;
+            let of_mean = UNIT_ROUNDOFF * 255.0 * integers.magnitudes;
+            assert!(error.at(0.0) > of_transforms + 0.999 * of_mean, "{variant:?}: {:e}", error.at(0.0));
+            // The sum of the mean's term and of the transform rounds in proportion to the result.
+            let of_result = (error.at(255.0) - error.at(0.0)) / UNIT_ROUNDOFF;
+            assert!((255.0..255.1).contains(&of_result), "{of_result}");
+        }
     }
 
     /// What a problem is refused for.

@@ -54,10 +54,6 @@ pub(super) fn values_of_passes(problem: &Problem, is_proven: bool) -> Vec<f32> {
 /// The bound of results that are not proven, for a kernel for images of `channels` channels.
 pub(super) fn normwise(problem: &Problem, transforms: Transforms, channels: u32) -> ErrorBound {
     let norm = problem.window().norm();
-    if !norm.is_finite() {
-        // All results are ordered sums.
-        return ErrorBound::normwise(f64::from(transforms.constant()));
-    }
     let of_transforms = if norm > 0.0 { transforms.relative(norm) / (norm * UNIT_ROUNDOFF) } else { 0.0 };
     // At most ||z|| and |m|, for ||I|| = 1.
     let (pixels, mean) = match transforms {
@@ -71,6 +67,26 @@ pub(super) fn normwise(problem: &Problem, transforms: Transforms, channels: u32)
     ErrorBound::normwise(constant.ceil()).with_underflows(64.0 * transforms.points() * (1.0 + norm))
 }
 
+/// Refuses masks whose sums are not finite as `f32`.
+///
+/// The [`Header`] holds the sum of the coefficients, and that of their magnitudes. If one of them is infinite, so are
+/// both sides of the comparison that proves a tile, and every result counts as proven.
+pub(super) fn expect_finite_sums(window: &Mask) -> Result<(), Ineligible> {
+    let magnitudes = sum_of_magnitudes(window);
+    if magnitudes <= f64::from(f32::MAX) {
+        return Ok(());
+    }
+    // NaN is in no range, either.
+    let found = magnitudes as f32;
+    let property = "the sum of the coefficients' magnitudes, which must be finite as f32";
+    Err(Ineligible::Range { property, required: (0.0, f32::MAX), found: (found, found) })
+}
+
+/// The sum of the magnitudes of the coefficients.
+fn sum_of_magnitudes(window: &Mask) -> f64 {
+    window.coefficients().iter().map(|&coefficient| f64::from(coefficient).abs()).sum()
+}
+
 /// Refuses masks with which hardly any result of a usual image is proven: of few coefficients, or of few that are
 /// large.
 ///
@@ -78,8 +94,7 @@ pub(super) fn normwise(problem: &Problem, transforms: Transforms, channels: u32)
 /// So the magnitude of a result is at most a quarter of the sum of the coefficients' magnitudes. It must be at least
 /// the error divided by `c u`.
 pub(super) fn expect_proofs(window: &Mask, transforms: Transforms) -> Result<(), Ineligible> {
-    let sum: f64 = window.coefficients().iter().map(|&coefficient| f64::from(coefficient).abs()).sum();
-    let found = (sum / window.norm()) as f32;
+    let found = (sum_of_magnitudes(window) / window.norm()) as f32;
     let constant = transforms.error_constant((window.width() as u32, window.height() as u32));
     let norm_of_noise = (transforms.points() / 6.0).sqrt();
     let least = (4.0 * f64::from(transforms.constant()) * norm_of_noise / constant as f64) as f32;
@@ -110,14 +125,13 @@ fn write_spectrum(to: &mut [f32], window: &Mask, points: usize, frequency: fn(u3
     }
 }
 
-/// The numbers about a mask, with which a block proves its results or accepts them without a proof.
+/// The numbers about a mask, with which a block proves its results or accepts them without a proof. They are finite:
+/// see [`expect_finite_sums`].
 fn header(window: &Mask, transforms: Transforms, is_proven: bool) -> Header {
     /// With a norm of the pixels up to this one their transform does not overflow.
     const MOST_NORM: f64 = 1e18;
     /// With a product of both norms up to this one the transform of the product does not.
     const MOST_PRODUCT: f64 = 1e37;
-    let of =
-        |value: fn(f64) -> f64| window.coefficients().iter().map(move |&coefficient| value(f64::from(coefficient)));
     let norm = window.norm();
     let up = |value: f64| (value * ABOVE) as f32;
     let constant = transforms.error_constant((window.width() as u32, window.height() as u32));
@@ -126,8 +140,8 @@ fn header(window: &Mask, transforms: Transforms, is_proven: bool) -> Header {
         transform: up(transforms.relative(norm)),
         underflow: up(transforms.underflow(norm)),
         least: if is_proven { up(least(constant)) } else { 0.0 },
-        sum: of(|coefficient| coefficient).sum::<f64>() as f32,
-        magnitudes: (of(f64::abs).sum::<f64>() / ABOVE) as f32,
+        sum: window.coefficients().iter().map(|&coefficient| f64::from(coefficient)).sum::<f64>() as f32,
+        magnitudes: (sum_of_magnitudes(window) / ABOVE) as f32,
         most_squares: (most_norm * most_norm) as f32,
     }
 }

@@ -178,6 +178,24 @@ fn bounds_of_partial_sums_matter() {
     }
 }
 
+/// A large mask brings subnormal pixels back to the normal numbers. The rows before the columns must not lose digits.
+#[test]
+fn large_masks_keep_the_digits_of_small_pixels() {
+    let problem = Problem::new(40, 30, &Filter::new(Mask::new(9, 9, vec![1e30; 81]).unwrap())).unwrap();
+    let source: Vec<f32> = (0..40 * 30).map(|i| 2e-42 + 1e-42 * ((i * 37 % 101) as f32 / 101.0)).collect();
+    let mut result = vec![0.0; source.len()];
+    convolve(&problem, &source, &mut result);
+    let gamma = ErrorBound::direct(&problem).gamma();
+    for (i, &found) in result.iter().enumerate() {
+        let (exact, magnitude) = in_f64(&problem, &source, (i % 40, i / 40, 0));
+        let error = (f64::from(found) - exact).abs();
+        assert!(error <= gamma * magnitude, "{i}: {error:e} of {magnitude:e}");
+    }
+    // Whole numbers are not small.
+    let bytes = problem.with_format(PixelFormat::of::<u8, f32>(1)).unwrap();
+    assert_eq!(Convolution::new(&bytes).unwrap().variant(), "separable");
+}
+
 /// Results of `f32` are within the bound of the separable method, and have the same bits at every level.
 #[test]
 fn separable_floats() {

@@ -364,3 +364,52 @@ fn transforms_of_channels_are_taken_once_they_are_measured() {
         assert_eq!(chosen(&costs, channels), (symbol.as_str(), false));
     }
 }
+
+/// Transforms hold the sums of a mask as `f32`. Where these are infinite, no result could be proven.
+#[test]
+fn transforms_refuse_masks_whose_sums_overflow() {
+    // Of both signs, so that only the sum of the magnitudes overflows; and of one sign.
+    let both = |largest: f32| {
+        let mut random = fastrand::Rng::with_seed(5);
+        Mask::new(40, 40, (0..40 * 40).map(|_| (2.0 * random.f32() - 1.0) * largest).collect()).unwrap()
+    };
+    let constant = |value: f32| Mask::new(41, 41, vec![value; 41 * 41]).unwrap();
+    let of = |mask: &Mask, accuracy, choice| {
+        let filter = Filter::new(mask.clone()).accuracy(accuracy).border(Border::Mirror);
+        Plan::new(&Problem::new(4096, 4096, &filter).unwrap(), Limits::H100, choice)
+    };
+    for accuracy in [Accuracy::Bounded, Accuracy::Normwise] {
+        for mask in [both(1e36), constant(1e37), constant(f32::NAN), constant(f32::INFINITY)] {
+            let plan = of(&mask, accuracy, VariantChoice::Auto).unwrap();
+            assert!(plan.entry.variant.is_exact(), "{}", plan.reason);
+            for variant in [Variant::FftTile, Variant::FftPasses] {
+                let refused = of(&mask, accuracy, VariantChoice::Named(variant)).unwrap_err().to_string();
+                assert!(refused.contains("must be finite as f32"), "{refused}");
+            }
+        }
+        // Just below the limit.
+        for mask in [both(1e35), constant(2e35)] {
+            let plan = of(&mask, accuracy, VariantChoice::Named(Variant::FftTile)).unwrap();
+            let problem = Problem::new(4096, 4096, &Filter::new(mask).accuracy(accuracy)).unwrap();
+            assert!(plan.coefficients(&problem).iter().all(|value| value.is_finite()));
+        }
+    }
+}
+
+/// With a large column the row pass would lose digits of small pixels. Whole numbers are not small.
+#[test]
+fn large_separable_masks_take_one_pass() {
+    let filter = Filter::new(Mask::new(9, 9, vec![1e30; 81]).unwrap());
+    let problem = Problem::new(4096, 4096, &filter).unwrap();
+    let plan = |problem: &Problem, choice| Plan::new(problem, Limits::H100, choice);
+    let floats = plan(&problem, VariantChoice::Auto).unwrap();
+    assert!(floats.entry.variant.is_exact(), "{}", floats.reason);
+    for variant in [Variant::SeparableRing, Variant::SeparableBlockTile] {
+        let refused = plan(&problem, VariantChoice::Named(variant)).unwrap_err().to_string();
+        assert!(refused.contains("the sum of the magnitudes of the column factor"), "{refused}");
+    }
+    let bytes = problem.with_format(PixelFormat::of::<u8, f32>(1)).unwrap();
+    let entry = Variant::SeparableRing.entries().next().unwrap();
+    let bytes = plan(&bytes, VariantChoice::Kernel { entry, in_planes: true }).unwrap();
+    assert!(bytes.planes.is_some() && bytes.factors.is_some(), "{}", bytes.reason);
+}

@@ -158,3 +158,34 @@ fn grids_partition_the_rows() {
     let [launch] = of_ones(8192, 8192, Variant::SeparableBlockTile).launches(8192, 0..8192).try_into().unwrap();
     assert_eq!((launch.grid, launch.block), ((16, 8), (512, 1)));
 }
+
+/// A large mask leaves room for few rows of a tile. Then a tall image takes several conversions with a proof.
+#[test]
+fn proofs_of_tall_images_fit_a_grid() {
+    let (width, height) = (1, 1_060_000);
+    let mask = Mask::average(1040, 16).unwrap();
+    let format = PixelFormat::of::<u8, u8>(4);
+    let problem = Problem::new(width, height, &Filter::new(mask)).unwrap().with_format(format).unwrap();
+    let considered = Plan::new(&problem, Limits::H100, VariantChoice::Auto).unwrap().considered;
+    let proven = considered.iter().filter(|one| one.in_planes && one.answer.is_ok() && one.uncertain.is_some());
+    let mut tested = 0;
+    for entry in proven.map(|one| one.entry) {
+        let plan = Plan::new(&problem, Limits::H100, VariantChoice::Kernel { entry, in_planes: true }).unwrap();
+        let bytes = plan.scratch_bytes() + plan.planes_row_bytes() * height;
+        let steps = plan.steps(format, &Rows::of(height, 0..height), bytes);
+        let mut next = 0;
+        let mut launches = 0;
+        for step in steps {
+            let Step::Prove { grid, params, .. } = step else { continue };
+            assert_eq!(params.convolution.first_row, next, "{}", entry.symbol);
+            assert!((1..=MAX_GRID_Y).contains(&grid.1), "{}: {grid:?}", entry.symbol);
+            assert_eq!(grid.1, (params.rows as u32).div_ceil(params.tile_rows), "{}", entry.symbol);
+            (next, launches) = (next + params.rows, launches + 1);
+        }
+        assert_eq!((next as usize, launches), (height, 2), "{}", entry.symbol);
+        let launches = plan.proof_terms.unwrap()[cost::TERMS.iter().position(|&term| term == "launch").unwrap()];
+        assert_eq!(launches as i32, 2, "{}", entry.symbol);
+        tested += 1;
+    }
+    assert!(tested > 0);
+}

@@ -293,10 +293,20 @@ impl Conversion {
         self.shared_bytes(mask, LEAST_TILE_ROWS)
     }
 
-    /// The most rows that one launch converts: the limit of `gridDim.y` times the rows of a tile.
+    /// The most rows that one launch converts, for a mask of this width and height, on a device with so much shared
+    /// memory for a block: the limit of `gridDim.y` times the rows of a tile.
     #[must_use]
-    pub const fn most_rows(&self) -> u32 {
-        65_535 * tile(self.channels).1
+    pub const fn most_rows(&self, mask: (u32, u32), shared_limit: u64) -> u32 {
+        65_535 * self.most_tile_rows(mask, shared_limit)
+    }
+
+    /// The most rows of a tile whose windows fit the shared memory of a block.
+    const fn most_tile_rows(&self, mask: (u32, u32), shared_limit: u64) -> u32 {
+        let mut tile_rows = tile(self.channels).1;
+        while tile_rows > LEAST_TILE_ROWS && self.shared_bytes(mask, tile_rows) > shared_limit {
+            tile_rows /= 2;
+        }
+        tile_rows
     }
 
     /// The rows that a block converts, of `rows` rows of `width` pixels, on a device with `sm_count` multiprocessors
@@ -311,12 +321,9 @@ impl Conversion {
         mask: (u32, u32),
         (sm_count, shared_limit): (u32, u64),
     ) -> u32 {
-        let (columns, mut tile_rows) = tile(self.channels);
-        let across = width.div_ceil(columns) as u64;
-        while tile_rows > LEAST_TILE_ROWS
-            && (across * (rows.div_ceil(tile_rows) as u64) < sm_count as u64
-                || self.shared_bytes(mask, tile_rows) > shared_limit)
-        {
+        let mut tile_rows = self.most_tile_rows(mask, shared_limit);
+        let across = width.div_ceil(tile(self.channels).0) as u64;
+        while tile_rows > LEAST_TILE_ROWS && across * (rows.div_ceil(tile_rows) as u64) < sm_count as u64 {
             tile_rows /= 2;
         }
         tile_rows
@@ -411,7 +418,8 @@ mod tests {
         assert!(proven_planes(PixelType::F32, 2).is_none() && proven_planes(PixelType::U8, 5).is_none());
     }
 
-    /// A tile fits the device whenever the least one does, and has fewer rows only if it must.
+    /// A tile fits the device whenever the least one does, and has fewer rows only if it must. A launch for the most
+    /// rows fits a grid.
     #[test]
     fn tiles_fit_the_device() {
         for conversion in CONVERSIONS {
@@ -427,6 +435,13 @@ mod tests {
                 assert!(fits(rows) && (rows == most || !fits(2 * rows)), "{}, {side}: {rows}", conversion.symbol);
                 let few = conversion.tile_rows((100, 64), (side, side), (132, shared_limit));
                 assert_eq!(few, LEAST_TILE_ROWS, "{}, {side}", conversion.symbol);
+                // One launch takes the most rows, and not one row more.
+                let grid_of = |size: (u32, u32)| {
+                    conversion.grid(size, conversion.tile_rows(size, (side, side), (132, shared_limit))).1
+                };
+                let rows = conversion.most_rows((side, side), shared_limit);
+                let grids = [rows, rows + 1].map(|rows| grid_of((1, rows)));
+                assert_eq!(grids, [65_535, 65_536], "{}, {side}", conversion.symbol);
             }
         }
     }
