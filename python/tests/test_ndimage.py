@@ -359,7 +359,7 @@ def calls():
     yield "gaussian_gradient_magnitude", (1.0,)
 
 
-@pytest.mark.parametrize("name, args", calls())
+@pytest.mark.parametrize("name, args", list(calls()))
 def test_all_names_are_native(name, args):
     before = ndimage.counts()
     getattr(ndimage, name)(np.ones((5, 6)), *args)
@@ -368,7 +368,7 @@ def test_all_names_are_native(name, args):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name, args", calls())
+@pytest.mark.parametrize("name, args", list(calls()))
 def test_output_arrays(name, args, layout):
     image = values((9, 7), np.float64, np.random.default_rng(4))
     expected = getattr(nd, name)(image, *args)
@@ -383,7 +383,7 @@ def test_output_arrays(name, args, layout):
             getattr(ndimage, name)(image, *args, output=target)
 
 
-@pytest.mark.parametrize("name, args", calls())
+@pytest.mark.parametrize("name, args", list(calls()))
 def test_output_is_the_input(name, args):
     for dtype in (np.float64, np.int16):
         image = values((9, 7), dtype, np.random.default_rng(4))
@@ -434,7 +434,7 @@ def test_output_in_the_other_byte_order():
     assert np.array_equal(output, nd.gaussian_filter(image, 1.0, output=np.float64))
 
 
-@pytest.mark.parametrize("name, args", calls())
+@pytest.mark.parametrize("name, args", list(calls()))
 def test_empty_arrays(name, args):
     for shape in ((0, 5), (5, 0), (0, 0)):
         compare(name, np.zeros(shape), args)
