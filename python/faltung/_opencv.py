@@ -41,8 +41,7 @@ _MOST_COEFFICIENTS = 1 << 22
 # coefficients, sums of float64 take less time.
 _MOST_RECOMPUTED = 1 << 13
 
-# Up to these numbers of pixels in a window, means are computed with sums of float32: sums of bytes are exact up to 2^24,
-# and sums of float32 take less time.
+# Up to these numbers of pixels in a window, means have sums of float32, which take less time. Those of bytes are exact.
 _MOST_BYTES = (1 << 24) // 255
 _MOST_FLOATS = 900
 
