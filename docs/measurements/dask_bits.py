@@ -3,9 +3,10 @@
 
     python3 dask_bits.py --host target/release/host --folder /big/dask --side 8000
 
-It makes a Zarr array of SIDE x SIDE values of u16, and filters it in three ways: whole, on four Dask workers, and in
-chunks by the program. The coefficients are multiples of 1/64, so all sums are exact in f32 and in f64. It compares the
-results bit by bit, and parts of them with SciPy. It needs the module faltung, dask[array], distributed, zarr and SciPy.
+It makes a Zarr array of SIDE x SIDE whole numbers in f32, and filters it in three ways: whole, on four Dask workers,
+and in chunks by the program. The coefficients are multiples of 1/64, so all sums are exact in f32 and in f64. It
+compares the results bit by bit, and parts of them with SciPy. It needs the module faltung, dask[array], distributed,
+zarr and SciPy.
 """
 
 import argparse
@@ -59,12 +60,13 @@ def main():
     folder.mkdir(parents=True)
     # Neither symmetric nor separable. Sums have at most 23 bits.
     weights = chance.integers(-64, 65, (5, 7)) / 64
-    image = chance.integers(0, 1 << 12, (side, side), dtype=np.uint16)
+    # Of f32, because a result of `faltung.dask.correlate` has the type of its array.
+    image = chance.integers(0, 1 << 12, (side, side), dtype=np.uint16).astype(np.float32)
     source, result = folder / "image.zarr", folder / "result.zarr"
     stored = zarr.create_array(source, shape=image.shape, chunks=(CHUNK, CHUNK), dtype=image.dtype)
     stored[:] = image
 
-    whole = timed("one array", image.size, lambda: ndimage.correlate(image, weights, np.float32, mode="mirror"))
+    whole = timed("one array", image.size, lambda: ndimage.correlate(image, weights, mode="mirror"))
 
     threads = max(len(os.sched_getaffinity(0)) // WORKERS, 1)
     cluster = LocalCluster(
@@ -77,7 +79,7 @@ def main():
     with cluster, Client(cluster) as client:
         processes = set(client.run(os.getpid).values())
         assert len(processes) == WORKERS and os.getpid() not in processes
-        lazy = fd.correlate(da.from_zarr(stored), weights, np.float32, mode="mirror")
+        lazy = fd.correlate(da.from_zarr(stored), weights, mode="mirror")
         print(f"{lazy.npartitions} tasks of {lazy.chunksize}")
         # One task is one function of the module: the rest is the work of Dask and of Zarr.
         lazy.blocks[0, 0].compute()

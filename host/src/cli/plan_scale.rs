@@ -90,7 +90,8 @@ Examples:
   host plan-scale --pixels 1e15 --gpus 1024 --gpus-per-machine 8 --disk 1TB/s --chunk 16384
 
 The steps overlap, so the slowest one gives the time. The formula is in docs/larger-than-memory.md. The defaults of \
-the rates are guesses for your machine: the last line of `host filter` on a Zarr array has the real ones.";
+the rates are guesses for your machine: the line with the chunks that `host filter` on a Zarr array prints has the \
+real ones.";
 
 /// A number above 0, with k, M, G or T for powers of 1000; B, B/s and /s behind it say nothing more.
 fn amount(text: &str) -> Result<f64> {

@@ -72,8 +72,8 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "BYTES", value_parser = bytes, allow_hyphen_values = true)]
     pub(super) device_memory: Option<usize>,
 
-    /// Filter one image in chunks (Zarr, .npy), and keep the whole process within so many bytes of memory, such as 4G.
-    /// Images that don't fit into memory are filtered so without it, with half of the free memory
+    /// Filter one image in chunks (Zarr, .npy, TIFF), and keep the whole process within so many bytes of memory, such
+    /// as 4G. Images that don't fit into memory are filtered so without it, with half of the free memory
     #[arg(long, value_name = "BYTES", value_parser = bytes, allow_hyphen_values = true)]
     pub(super) memory: Option<usize>,
 
@@ -83,7 +83,7 @@ pub(in crate::cli) struct Args {
     pub(super) part: Option<(usize, usize)>,
 
     /// Rows and columns of the chunks (of a Zarr array: of its files) [default: those of the input, if that is Zarr,
-    /// else 4096x4096; for .npy what fits the memory]
+    /// else 4096x4096; for .npy and TIFF what fits the memory]
     #[arg(long, value_name = "K|HxW", value_parser = chunk)]
     pub(super) chunk: Option<(usize, usize)>,
 
@@ -145,7 +145,7 @@ first is read. - is the standard input. Output files appear whole or not at all,
 ends. What kill -9 leaves over begins with .host-unfinished-; the next run that writes into the folder removes it.
 
 A Zarr array of version 3 (.zarr, or a folder with zarr.json) is filtered in chunks that never are in memory \
-together; so is one .npy with --memory or --chunk. Each chunk of a result appears whole or not at all. The \
+together; so is one .npy or TIFF with --memory or --chunk. Each chunk of a result appears whole or not at all. The \
 attributes of a result say which filter of which image it is. What is missing in the end is listed, and \
 --skip-existing completes it.
 
