@@ -33,7 +33,7 @@ pub const CPU_METHODS: [CpuMethod; 3] = [
     CpuMethod {
         name: "direct",
         accuracy: Accuracy::Exact,
-        summary: "all products in register tiles, in the order of the contract",
+        summary: "all products in register tiles, as ordered sums",
     },
     CpuMethod {
         name: "separable",
