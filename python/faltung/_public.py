@@ -46,6 +46,8 @@ def public(function):
     def call(*args, accuracy=None, **kwargs):
         if accuracy is not None and accuracy not in ACCURACIES:
             raise ValueError(f"accuracy must be 'exact', 'bounded', 'normwise' or None, not {accuracy!r}")
+        if "_exact" in kwargs:
+            raise TypeError(f"{name}() got an unexpected keyword argument '_exact'")
         try:
             # "bounded" and "normwise" change nothing.
             result = function(*args, _exact=accuracy == "exact", **kwargs)
