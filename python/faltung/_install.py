@@ -5,8 +5,7 @@ import importlib
 import importlib.util
 import inspect
 import sys
-import types
-from contextlib import contextmanager
+from contextlib import ContextDecorator
 from threading import RLock
 
 NAMES = (
@@ -25,11 +24,11 @@ NAMES = (
     "gaussian_gradient_magnitude",
 )
 
-# `faltung.ndimage` looks into this module for SciPy's functions while its own are in their place.
-_KEPT = "faltung._scipy_original"
-
 _lock = RLock()
 _originals = {}  # (module, name): the function that was there; empty while nothing is installed
+_installed = {}  # (module, name): the function that took its place
+# (module, name): the original of a function that somebody else has replaced since, or got from us.
+_originals_of_others = {}
 _accuracy = None  # what is installed has it
 _by_call = False  # whether `install()` asks for it
 _blocks = 0  # how many blocks `with installed()` ask for it
@@ -70,7 +69,8 @@ def install(accuracy=None):
 
 
 def uninstall():
-    """Undoes `install()`: each name refers to its original function again.
+    """Undoes `install()`: each name refers to its original function again. A name that somebody else has given another
+    function after `install()` keeps that.
 
     While any thread is inside a block `with installed()`, the functions stay until the last such block ends. A call
     without an earlier `install()` changes nothing.
@@ -81,10 +81,9 @@ def uninstall():
         _take_back()
 
 
-@contextmanager
 def installed(accuracy=None):
     """`install(accuracy)` for the length of a ``with`` block. Blocks may be nested. Blocks of several threads may
-    overlap.
+    overlap. The returned object may be used for several blocks.
 
     >>> import faltung, scipy.ndimage
     >>> with faltung.installed():
@@ -93,13 +92,24 @@ def installed(accuracy=None):
     >>> scipy.ndimage.laplace is faltung.ndimage.laplace
     False
     """
-    global _blocks
-    with _lock:
-        modules = _put(accuracy)
-        _blocks += 1
-    try:
-        yield modules
-    finally:
+    return _Block(accuracy)
+
+
+class _Block(ContextDecorator):
+    """What `installed` returns."""
+
+    def __init__(self, accuracy):
+        self._accuracy = accuracy
+
+    def __enter__(self):
+        global _blocks
+        with _lock:
+            modules = _put(self._accuracy)
+            _blocks += 1
+            return modules
+
+    def __exit__(self, *_):
+        global _blocks
         with _lock:
             _blocks -= 1
             _take_back()
@@ -108,8 +118,9 @@ def installed(accuracy=None):
 def original(module, name):
     """The function `name` of the module named `module` as it was before `install()`."""
     with _lock:
-        if (module, name) in _originals:
-            return _originals[module, name]
+        for known in (_originals_of_others, _originals):
+            if (module, name) in known:
+                return known[module, name]
         return getattr(importlib.import_module(module), name)
 
 
@@ -160,6 +171,10 @@ def _with_accuracy(name, accuracy):
     return getattr(ndimage, name) if accuracy is None else _WithAccuracy(name, accuracy)
 
 
+def _is_ours(function, name):
+    return isinstance(function, _WithAccuracy) or function is _with_accuracy(name, None)
+
+
 def _put(accuracy):
     global _accuracy
     # It keeps SciPy's functions for what it does not compute, so it is imported before they are replaced.
@@ -173,12 +188,14 @@ def _put(accuracy):
         places = [(module, name) for module in _modules() for name in NAMES if hasattr(module, name)]
         if not places:
             raise ImportError("faltung.install() needs SciPy or CuPy: pip install scipy")
-        _originals.update({(module.__name__, name): getattr(module, name) for module, name in places})
-        kept = types.ModuleType(_KEPT)
-        vars(kept).update({name: function for (module, name), function in _originals.items() if "cupyx" not in module})
-        sys.modules[_KEPT] = kept
         for module, name in places:
-            setattr(module, name, _with_accuracy(name, accuracy))
+            place, function = (module.__name__, name), getattr(module, name)
+            if _is_ours(function, name):
+                # Somebody else had replaced it, and has put it back since.
+                function = _originals_of_others.pop(place, function)
+            _originals[place] = function
+            _installed[place] = _with_accuracy(name, accuracy)
+            setattr(module, name, _installed[place])
         _accuracy = accuracy
     return list(dict.fromkeys(module for module, _ in _originals))
 
@@ -186,6 +203,10 @@ def _put(accuracy):
 def _take_back():
     if not _by_call and not _blocks:
         for (module, name), function in _originals.items():
-            setattr(sys.modules[module], name, function)
+            if getattr(sys.modules[module], name, None) is _installed[module, name]:
+                setattr(sys.modules[module], name, function)
+            else:
+                # The function that is there may call ours, which must not pass the call back to it.
+                _originals_of_others.setdefault((module, name), function)
         _originals.clear()
-        sys.modules.pop(_KEPT, None)
+        _installed.clear()
