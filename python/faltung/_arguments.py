@@ -85,6 +85,8 @@ def fits_f32(cval):
 
     As in SciPy, a value that is no real number raises `TypeError`, also where the mode does not need it.
     """
+    if type(cval) is float and -_MOST_F32 <= cval <= _MOST_F32:
+        return True
     try:
         magnitude = math.fabs(cval)
     except (TypeError, OverflowError) as error:
@@ -157,7 +159,11 @@ def checked_axis(axis, ndim, name="axis"):
 
 
 def checked_origin(origin, size, name):
-    if is_above(origin, (size - 1) // 2, "origin") or origin < -(size // 2):
+    try:
+        is_outside = origin < -(size // 2) or origin > (size - 1) // 2
+    except TypeError:
+        raise TypeError(f"origin must be an integer, not {shown(origin)}") from None
+    if is_outside:
         raise ValueError(
             f"Invalid origin; origin must satisfy -({name} // 2) <= origin <= ({name} - 1) // 2: "
             f"it is {origin} for a size of {size}"

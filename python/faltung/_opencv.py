@@ -216,7 +216,7 @@ def GaussianBlur(src, ksize, sigmaX, dst=None, sigmaY=0, borderType=4, hint=0, *
     sigma_x, sigma_y = arguments.number("sigmaX", sigmaX), arguments.number("sigmaY", sigmaY)
     if sigma_y <= 0:
         sigma_y = sigma_x
-    if arguments.border(borderType) != "zero":
+    if 1 in image.shape[:2] and arguments.border(borderType) != "zero":
         # As in OpenCV: a border repeats the one row or column, which is the result along that axis.
         rows = 1 if image.shape[0] == 1 else rows
         columns = 1 if image.shape[1] == 1 else columns

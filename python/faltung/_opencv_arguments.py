@@ -2,7 +2,6 @@
 
 import math
 import operator
-from collections.abc import Mapping, Set
 from functools import lru_cache
 
 import numpy as np
@@ -104,7 +103,7 @@ def index(name, value):
 
 def pair(name, value):
     try:
-        if isinstance(value, (Set, Mapping)):
+        if isinstance(value, (set, frozenset, dict)):
             raise TypeError("these have no order")
         first, second = value
     except (TypeError, ValueError):
