@@ -1,6 +1,8 @@
 """The arguments of `faltung.ndimage`: checked, and in the form that the filters take."""
 
+import math
 import operator
+import reprlib
 import warnings
 from collections.abc import Iterable
 
@@ -23,12 +25,73 @@ TYPES = frozenset("?bBhHiIlLqQfdFD")
 # The real ones: those of arrays on a device.
 REAL_TYPES = TYPES - frozenset("FD")
 
+# The largest number of float32.
+_MOST_F32 = float(np.finfo(np.float32).max)
+
 # The library's accuracy classes, for the argument `accuracy`.
 ACCURACIES = ("exact", "bounded", "normwise")
 
 
 class Unsupported(Exception):
     """A type that the library does not compute. SciPy gets the call."""
+
+
+def shown(value):
+    """A value in a message, however long it is."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:
+        return "an integer of thousands of digits"
+
+
+def integer(value, name):
+    try:
+        return operator.index(value)
+    except TypeError:
+        # The end is the text of Python and of SciPy.
+        raise TypeError(f"{name} must be an integer: {shown(value)} cannot be interpreted as an integer") from None
+
+
+def is_above(value, bound, name):
+    try:
+        return value > bound
+    except TypeError:
+        raise TypeError(f"{name} must be a real number, not {shown(value)}") from None
+
+
+def is_below(value, bound, name):
+    try:
+        return value < bound
+    except TypeError:
+        raise TypeError(f"{name} must be a real number, not {shown(value)}") from None
+
+
+def as_weights(weights):
+    try:
+        return np.asarray(weights)
+    except ValueError:
+        raise ValueError(f"weights must be an array of numbers, its rows of one length, not {shown(weights)}") from None
+
+
+def real_weights(weights):
+    try:
+        return np.asarray(weights, np.float64)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"weights must be numbers, not {shown(weights)}") from None
+
+
+def fits_f32(cval):
+    """Whether float32 has a place for the value outside; infinities and NaN have one.
+
+    As in SciPy, a value that is no real number raises `TypeError`, also where the mode does not need it.
+    """
+    if type(cval) is float and -_MOST_F32 <= cval <= _MOST_F32:
+        return True
+    try:
+        magnitude = math.fabs(cval)
+    except (TypeError, OverflowError) as error:
+        raise type(error)(f"cval must be a real number, not {shown(cval)}") from None
+    return not _MOST_F32 < magnitude < math.inf
 
 
 def as_input(array):
@@ -69,37 +132,17 @@ def per_axis(value, count, name):
     return values
 
 
-def in_order_of_axes(values, axes, ndim):
-    """A value for each axis of the array, 0 for those that are not filtered.
-
-    As in SciPy, the values belong to the axes as they are named only where these are not all axes.
-    """
-    if len(axes) == ndim:
-        return values
-    result = [0] * ndim
-    for axis, value in zip(axes, values):
-        result[axis] = value
-    return result
-
-
-def integer(name, value):
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name}: {value!r} cannot be interpreted as an integer") from None
-
-
 def checked_axes(axes, ndim):
     """The axes as numbers from 0 on."""
     if axes is None:
         return tuple(range(ndim))
     if np.isscalar(axes):
-        return (checked_axis(axes, ndim),)
+        return (checked_axis(axes, ndim, "axes"),)
     if not isinstance(axes, Iterable):
         raise ValueError(f"axes must be an integer, a sequence of integers, or None, not {axes!r}")
     numbers_of_axes = []
     for axis in axes:
-        axis = integer("axes", axis)
+        axis = integer(axis, "each of axes")
         if not -ndim <= axis < ndim:
             raise ValueError(f"specified axis: {axis} is out of range for {ndim} axes")
         numbers_of_axes.append(axis % ndim)
@@ -108,21 +151,35 @@ def checked_axes(axes, ndim):
     return tuple(numbers_of_axes)
 
 
-def checked_axis(axis, ndim):
-    axis = integer("axis", axis)
+def checked_axis(axis, ndim, name="axis"):
+    axis = integer(axis, name)
     if not -ndim <= axis < ndim:
         raise np.exceptions.AxisError(axis, ndim)
     return axis % ndim
 
 
 def checked_origin(origin, size, name):
-    origin = integer("origin", origin)
-    if origin < -(size // 2) or origin > (size - 1) // 2:
+    try:
+        is_outside = origin < -(size // 2) or origin > (size - 1) // 2
+    except TypeError:
+        raise TypeError(f"origin must be an integer, not {shown(origin)}") from None
+    if is_outside:
         raise ValueError(
             f"Invalid origin; origin must satisfy -({name} // 2) <= origin <= ({name} - 1) // 2: "
             f"it is {origin} for a size of {size}"
         )
-    return origin
+    return integer(origin, "origin")
+
+
+def checked_window_origin(origin, size):
+    """The origin of a mean, for which SciPy has another error."""
+    try:
+        middle = size // 2 + origin
+    except TypeError:
+        raise TypeError(f"origin must be an integer, not {shown(origin)}") from None
+    if middle < 0 or middle >= size:
+        raise ValueError(f"invalid origin: {origin} for a size of {size}")
+    return integer(origin, "origin")
 
 
 def make_output(output, array, is_complex=False):

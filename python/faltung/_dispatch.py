@@ -4,23 +4,24 @@ All arguments are checked.
 """
 
 import functools
-import math
+import struct
 
 import numpy as np
 
 from faltung import _native
-from faltung._arguments import MODE_NAMES, MODES, REAL_TYPES, mode_code
+from faltung._arguments import MODE_NAMES, MODES, REAL_TYPES, Unsupported, fits_f32, mode_code
 from faltung._memory import empty
 from faltung._on_device import OnDevice
 
 # Weights of this magnitude or less count as 0 in `correlate` and `convolve`, as in SciPy.
 _NO_WEIGHT = float(np.finfo(np.float64).eps)
 
-_MOST_F32 = float(np.finfo(np.float32).max)
-
 # The largest mean of a picture of float32 that is computed as a sum of products. Above, sums that do not grow with the
 # size are worth more than one pass over memory with all products.
 SMALL_MEAN = 12
+
+# A number of float32. `numpy.float32` may warn or raise where a number is rounded to 0.
+_F32 = struct.Struct("f")
 
 # Weights below which the products with 0 are left out one by one.
 _FEW = 64
@@ -82,31 +83,31 @@ def assign(output, array):
         output[...] = array
 
 
-def has_f32_sums(array, output, exact, cval=0.0):
-    """Whether sums are of float32. A value outside of the array must fit."""
-    return not exact and array.dtype == np.float32 and output.dtype == np.float32 and not abs(cval) > _MOST_F32
+def has_f32_sums(array, output, exact):
+    return not exact and array.dtype == np.float32 and output.dtype == np.float32
 
 
-def _complex_parts(function, array, weights, output, cval):
-    """A filter of complex numbers by filters of their parts: ``function(array, weights, output, cval)``."""
+def _complex_parts(function, array, weights, output, cval, exact):
+    """A filter of complex numbers by filters of their parts: ``function(array, weights, output, cval, exact)``."""
     if array.dtype.kind != "c":
-        function(array, weights.real, output.real, cval)
-        function(array, weights.imag, output.imag, cval)
+        function(array, weights.real, output.real, cval, exact)
+        function(array, weights.imag, output.imag, cval, exact)
         return
     real, imaginary = (array.real, np.real(cval)), (array.imag, np.imag(cval))
     if weights.dtype.kind != "c":
         for (values, outside), result in ((real, output.real), (imaginary, output.imag)):
-            function(values, weights, result, outside)
+            function(values, weights, result, outside, exact)
         return
     if np.may_share_memory(array, output):
         real, imaginary = (real[0].copy(), real[1]), (imaginary[0].copy(), imaginary[1])
-    # As in SciPy, of the input's type.
+    # As in SciPy, the products with the imaginary part have the input's type. The sums are those of the other products.
     product = empty(array.shape, array.real.dtype)
-    function(real[0], weights.real, output.real, real[1])
-    function(imaginary[0], weights.imag, product, imaginary[1])
+    exact_product = exact or output.real.dtype != np.float32
+    function(real[0], weights.real, output.real, real[1], exact)
+    function(imaginary[0], weights.imag, product, imaginary[1], exact_product)
     output.real -= product
-    function(real[0], weights.imag, output.imag, real[1])
-    function(imaginary[0], weights.real, product, imaginary[1])
+    function(real[0], weights.imag, output.imag, real[1], exact)
+    function(imaginary[0], weights.real, product, imaginary[1], exact_product)
     output.imag += product
 
 
@@ -122,11 +123,12 @@ def _image(array, column, row, shape, output, mode, cval, origins):
     """
     if not (array.size and _has_rows(array) and _has_rows(output)):
         return False
-    # As in SciPy, a value that is no real number raises TypeError, also where the mode does not need it.
-    math.fabs(cval)
+    # Also where the mode does not need it: `fits_f32` raises what SciPy raises.
+    if not fits_f32(cval) and mode == "constant":
+        return False
     if np.may_share_memory(array, output):
         array = array.copy()
-    border = f"constant:{float(np.float32(cval))}" if mode == "constant" else mode
+    border = f"constant:{_F32.unpack(_F32.pack(cval))[0]}" if mode == "constant" else mode
     anchor = tuple(size // 2 + origin for size, origin in zip(shape, origins))
     row = None if row is None else row.tobytes()
     _native.correlate_image(array, output, (column.tobytes(), row, shape, anchor, 1.0, 0.0, border, "bounded"))
@@ -140,7 +142,7 @@ def separable_image(array, output, passes, cval, exact):
     `passes` are axis, weights, origin and mode of each filter.
     """
     is_picture = array.ndim == 2 or (array.ndim == 3 and array.shape[2] <= 4)
-    if type(array) is OnDevice or not is_picture or not has_f32_sums(array, output, exact, cval):
+    if type(array) is OnDevice or not is_picture or not has_f32_sums(array, output, exact):
         return False
     if [axis for axis, *_ in passes] != [0, 1] or passes[0][3] != passes[1][3]:
         return False
@@ -208,9 +210,13 @@ def filter_axes(array, output, passes, cval, exact):
         (axis, weights if type(weights) is int else np.asarray(weights, np.float64), mode_code(mode), origin)
         for axis, weights, origin, mode in passes
     ]
+    has_place = fits_f32(cval)
+    exact = exact or not has_place
     if type(array) is OnDevice:
         return _native.device_filter_axes(array.array, output.array, filters, cval, exact)
-    is_f32 = has_f32_sums(array, output, exact, cval) and all(
+    if not has_place and any(type(weights) is int for _, weights, _, _ in filters):
+        return False  # means along two axes at once have the border in the type of the array
+    is_f32 = has_f32_sums(array, output, exact) and all(
         type(weights) is int or _native.fits_f32(weights) for _, weights, _, _ in filters
     )
 
@@ -225,17 +231,17 @@ def correlate_lines(array, weights, axis, output, mode, cval, origin, exact):
     """Correlates along an axis. All arguments are checked; array and output are real or complex."""
     if array.dtype.kind == "c" or weights.dtype.kind == "c":
 
-        def part(values, weights, result, outside):
+        def part(values, weights, result, outside, exact):
             weights = np.ascontiguousarray(weights, np.float64)
             correlate_lines(values, weights, axis, result, mode, outside, origin, exact)
 
-        _complex_parts(part, array, weights, output, cval)
+        _complex_parts(part, array, weights, output, cval, exact)
         return
     if output.dtype.kind == "c":
         correlate_lines(array, weights, axis, output.real, mode, cval, origin, exact)
         output.imag = 0
         return
-    is_f32 = has_f32_sums(array, output, exact, cval) and _native.fits_f32(weights)
+    is_f32 = fits_f32(cval) and has_f32_sums(array, output, exact) and _native.fits_f32(weights)
     if type(array) is OnDevice:
 
         def enqueue(values, result):
@@ -254,19 +260,20 @@ def correlate_dense(array, weights, output, mode, cval, origins, exact):
     """Correlates with weights of as many axes. All arguments are checked; array and output are real or complex."""
     if array.dtype.kind == "c" or weights.dtype.kind == "c":
 
-        def part(values, weights, result, outside):
+        def part(values, weights, result, outside, exact):
             correlate_dense(values, np.ascontiguousarray(weights, np.float64), result, mode, outside, origins, exact)
 
-        _complex_parts(part, array, weights, output, cval)
+        _complex_parts(part, array, weights, output, cval, exact)
         return
     if output.dtype.kind == "c":
         correlate_dense(array, weights, output.real, mode, cval, origins, exact)
         output.imag = 0
         return
-    if not array.ndim:
-        weights, origins = weights.reshape(1), [0]
+    exact = exact or not fits_f32(cval)
     if type(array) is OnDevice:
-        is_f32 = has_f32_sums(array, output, exact, cval)
+        if not array.ndim:
+            raise Unsupported("arrays without axes on a device")
+        is_f32 = has_f32_sums(array, output, exact)
         if is_f32 and array.ndim == 2:
             name = MODE_NAMES[mode]
             if _native.correlate2d_f32(array.array, weights, output.array, name, cval, tuple(origins)):
@@ -278,7 +285,9 @@ def correlate_dense(array, weights, output, mode, cval, origins, exact):
 
         run_on_device(array, output, enqueue)
         return
-    is_f32 = has_f32_sums(array, output, exact, cval) and _native.fits_f32(weights)
+    if not array.ndim:
+        weights, origins = weights.reshape(1), [0]
+    is_f32 = has_f32_sums(array, output, exact) and _native.fits_f32(weights)
     if is_f32 and (array.ndim == 2 or (array.ndim == 3 and weights.shape[2] == 1 and array.shape[2] <= 4)):
         has_zeros = not _native.are_above(weights, _NO_WEIGHT)
         # SciPy leaves out products with 0, which matters where the array is not finite.

@@ -9,16 +9,22 @@ import numpy as np
 from faltung import _native
 from faltung._arguments import (
     as_input,
+    as_weights,
     check_cval,
     checked_axes,
     checked_axis,
     checked_origin,
-    in_order_of_axes,
+    checked_window_origin,
+    fits_f32,
     integer,
+    is_above,
+    is_below,
     make_output,
     mode_code,
     per_axis,
+    real_weights,
     refuse_others,
+    shown,
 )
 from faltung._dispatch import (
     SMALL_MEAN,
@@ -47,20 +53,34 @@ _REVERSED = (slice(None, None, -1),)
 
 def correlate1d(array, weights, axis, output, mode, cval, origin, exact):
     array = as_input(array)
-    weights = np.asarray(weights)
+    weights = as_weights(weights)
     is_complex = array.dtype.kind == "c" or weights.dtype.kind == "c"
     output = make_output(output, array, is_complex)
     check_cval(array, weights, cval)
     if weights.dtype.kind == "c":
         weights = weights.conj().astype(np.complex128, copy=False)
     else:
-        weights = np.asarray(weights, np.float64, order="C")
+        weights = real_weights(weights)
     if weights.ndim != 1 or weights.shape[0] < 1:
         raise RuntimeError(f"no filter weights given: they must have shape (n,), not {weights.shape}")
+    if weights.dtype.kind != "c":
+        weights = np.ascontiguousarray(weights)
     axis = checked_axis(axis, array.ndim)
     origin = checked_origin(origin, len(weights), "len(weights)")
     correlate_lines(array, weights, axis, output, mode_code(mode), cval, origin, exact)
     return output
+
+
+def convolve1d(array, weights, axis, output, mode, cval, origin, exact):
+    weights = as_weights(weights)[::-1]
+    if type(origin) is not int:
+        origin = integer(origin, "origin")
+    origin = -origin
+    if not weights.shape[0] & 1:
+        origin -= 1
+    if weights.dtype.kind == "c":
+        weights = weights.conj()  # a correlation takes the conjugate weights
+    return correlate1d(array, weights, axis, output, mode, cval, origin, exact)
 
 
 def _gaussian_weights(sigma, order, radius):
@@ -71,7 +91,7 @@ def _gaussian_weights(sigma, order, radius):
 
 
 def _new_gaussian_weights(sigma, order, radius):
-    if order < 0:
+    if is_below(order, 0, "order"):
         raise ValueError(f"order must be non-negative, not {order}")
     x = np.arange(-radius, radius + 1)
     variance = sigma * sigma
@@ -81,6 +101,7 @@ def _new_gaussian_weights(sigma, order, radius):
         # A derivative is a polynomial times the Gaussian. Differentiating it once more maps the coefficients: the
         # polynomial's derivative, and -x / sigma^2 times the polynomial.
         powers = np.arange(order + 1)
+        order = integer(order, "order")
         step = np.diag(powers[1:], 1) + np.diag(np.ones(order) / -variance, -1)
         polynomial = np.zeros(order + 1)
         polynomial[0] = 1
@@ -96,14 +117,28 @@ def _new_gaussian_weights(sigma, order, radius):
 _kept_gaussian_weights = functools.lru_cache(maxsize=64, typed=True)(_new_gaussian_weights)
 
 
-def _gaussian_radius(sigma, truncate, radius):
+def _standard_deviation(sigma):
     try:
-        # As in SciPy, this must be possible also where `radius` is given.
-        whole = int(truncate * float(sigma) + 0.5)
+        width = float(sigma)
     except (TypeError, ValueError, OverflowError) as error:
-        raise type(error)(f"sigma must be a finite number, not {sigma!r} (with truncate={truncate!r})") from None
+        raise type(error)(f"sigma must be a real number of float64, not {shown(sigma)}") from None
+    if isinstance(sigma, (str, bytes)):
+        raise TypeError(f"sigma must be a real number, not {shown(sigma)}")
+    return width
+
+
+def _gaussian_radius(sigma, truncate, radius):
+    # As in SciPy, sigma must be finite even where the radius is given.
+    width = _standard_deviation(sigma)
+    try:
+        reach = int(truncate * width + 0.5)
+    except TypeError:
+        raise TypeError(f"truncate must be a real number, not {shown(truncate)}") from None
+    except (ValueError, OverflowError) as error:
+        found = f"{shown(sigma)} and {shown(truncate)}"
+        raise type(error)(f"sigma and truncate must be numbers with a finite product, not {found}") from None
     if radius is None:
-        radius = whole
+        radius = reach
     if not isinstance(radius, numbers.Integral) or radius < 0:
         raise ValueError(f"Radius must be a nonnegative integer, not {radius!r}.")
     return int(radius)
@@ -140,7 +175,7 @@ def gaussian(array, sigma, order, output, mode, cval, truncate, radius, axes, ex
     passes = [
         (axis, _gaussian_weights(width, degree, _gaussian_radius(width, truncate, reach)), 0, axis_mode)
         for axis, width, degree, axis_mode, reach in passes
-        if width > 1e-15
+        if is_above(width, 1e-15, "sigma")
     ]
     if not passes:
         assign(output, array)
@@ -157,14 +192,12 @@ def _pass(axis, weights, origin, mode, cval, exact):
 def uniform1d(array, size, axis, output, mode, cval, origin):
     array = as_input(array)
     axis = checked_axis(axis, array.ndim)
-    if size < 1:
+    if is_below(size, 1, "size"):
         raise RuntimeError(f"incorrect filter size: it must be at least 1, not {size}")
-    size, origin = integer("size", size), integer("origin", origin)
     is_complex = array.dtype.kind == "c"
     output = make_output(output, array, is_complex)
-    if not 0 <= size // 2 + origin < size:
-        raise ValueError(f"invalid origin: {origin} for a size of {size}")
-    mode = mode_code(mode)
+    origin = checked_window_origin(origin, size)
+    mode, size = mode_code(mode), integer(size, "size")
     if type(array) is OnDevice:
 
         def enqueue(values, result):
@@ -178,6 +211,7 @@ def uniform1d(array, size, axis, output, mode, cval, origin):
     elif output.dtype.kind == "c":
         parts = [(array, output.real, cval)]
     for values, result, outside in parts:
+        fits_f32(outside)
 
         def compute(values, result, outside=outside):
             _native.uniform1d(values, size, result, axis, mode, outside, origin)
@@ -187,6 +221,13 @@ def uniform1d(array, size, axis, output, mode, cval, origin):
         # Last, because the imaginary part may be the input.
         output.imag = 0
     return output
+
+
+def _whole_size(size):
+    try:
+        return int(size)
+    except OverflowError:
+        raise OverflowError(f"size must be finite, not {shown(size)}") from None
 
 
 def uniform(array, size, output, mode, cval, origin, axes, exact):
@@ -207,20 +248,19 @@ def uniform(array, size, output, mode, cval, origin, axes, exact):
         per_axis(mode, count, "mode"),
     )
     passes = [
-        (axis, int(size), integer("origin", origin), axis_mode)
+        (axis, _whole_size(size), checked_window_origin(origin, _whole_size(size)), axis_mode)
         for axis, size, origin, axis_mode in passes
-        if size > 1
+        if is_above(size, 1, "size")
     ]
     if not passes:
         assign(output, array)
         return output
-    are_valid = all(0 <= size // 2 + origin < size for _, size, origin, _ in passes)
     is_small = array.ndim != 2 or all(size <= SMALL_MEAN for _, size, _, _ in passes)
-    if are_valid and is_small and has_f32_sums(array, output, exact, cval):
+    if is_small and has_f32_sums(array, output, exact):
         weighted = [(axis, np.full(size, 1 / size), origin, axis_mode) for axis, size, origin, axis_mode in passes]
         if separable_image(array, output, weighted, cval, exact):
             return output
-    if are_valid and filter_axes(array, output, passes, cval, exact):
+    if filter_axes(array, output, passes, cval, exact):
         return output
     filters = [
         lambda source, target, axis=axis, size=size, origin=origin, mode=axis_mode: uniform1d(
@@ -304,7 +344,12 @@ def gaussian_laplace(array, sigma, output, mode, cval, axes, options, exact):
     refuse_others(options, "gaussian_laplace")
     array = as_input(array)
     filtered = checked_axes(axes, array.ndim)
-    sigmas = in_order_of_axes(per_axis(sigma, len(filtered), "sigma"), filtered, array.ndim)
+    sigmas = per_axis(sigma, len(filtered), "sigma")
+    if len(filtered) < array.ndim:
+        # As in SciPy, the sigmas belong to the axes as they are named only where these are not all axes.
+        of_filtered, sigmas = sigmas, [0] * array.ndim
+        for axis, value in zip(filtered, of_filtered):
+            sigmas[axis] = value
 
     def derivative(values, axis, result, axis_mode):
         order = _order_along(axis, array.ndim, 2)
@@ -338,7 +383,7 @@ def correlate_or_convolve(array, weights, output, mode, cval, origin, is_convolu
         if result is not None:
             return result
     array = as_input(array)
-    weights = np.asarray(weights)
+    weights = as_weights(weights)
     is_complex = array.dtype.kind == "c" or weights.dtype.kind == "c"
     output = make_output(output, array, is_complex)
     check_cval(array, weights, cval)
@@ -347,7 +392,7 @@ def correlate_or_convolve(array, weights, output, mode, cval, origin, is_convolu
         if not is_convolution:
             weights = weights.conj()
     else:
-        weights = np.asarray(weights, np.float64)
+        weights = real_weights(weights)
     ndim = array.ndim
     filtered = range(ndim) if axes is None else checked_axes(axes, ndim)
     if weights.ndim != len(filtered) or 0 in weights.shape:
@@ -355,8 +400,12 @@ def correlate_or_convolve(array, weights, output, mode, cval, origin, is_convolu
             f"weights.ndim ({weights.ndim}) must match len(axes) ({len(filtered)}), and each axis must have an "
             f"element, not the shape {weights.shape}"
         )
-    origins = in_order_of_axes(per_axis(origin, len(filtered), "origin"), filtered, ndim)
+    origins = per_axis(origin, len(filtered), "origin")
     if len(filtered) < ndim:
+        # As in SciPy, the origins belong to the axes as they are named only where these are not all axes.
+        values, origins = origins, [0] * ndim
+        for axis, value in zip(filtered, values):
+            origins[axis] = value
         weights = np.expand_dims(weights, tuple(axis for axis in range(ndim) if axis not in filtered))
     origins = [checked_origin(value, size, "weights.shape[k]") for value, size in zip(origins, weights.shape)]
     if is_convolution:

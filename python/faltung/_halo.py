@@ -111,7 +111,8 @@ def of_gaussian_derivatives(shape, axes, sigma, truncate, radius, mode, smooths_
     every = range(len(shape))
     if not axes:
         return [Reach(0, 0, False)] * len(shape)
-    if smooths_all:
+    # As in SciPy, sigmas belong to the axes in ascending order where `axes` has all of them.
+    if smooths_all or len(axes) == len(shape):
         values = of_gaussian(sigma, truncate, radius, every)
     else:
         sigmas = [0] * len(shape)

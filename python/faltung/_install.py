@@ -5,7 +5,6 @@ import importlib
 import importlib.util
 import inspect
 import sys
-import types
 from contextlib import ContextDecorator
 from threading import RLock
 
@@ -25,12 +24,11 @@ NAMES = (
     "gaussian_gradient_magnitude",
 )
 
-# `faltung.ndimage` looks into this module for SciPy's functions while its own are in their place.
-_KEPT = "faltung._scipy_original"
-
 _lock = RLock()
-# (module, name): the function that was there, and the one that took its place; empty while nothing is installed
-_originals = {}
+_originals = {}  # (module, name): the function that was there; empty while nothing is installed
+_installed = {}  # (module, name): the function that took its place
+# (module, name): the original of a function that somebody else has replaced since, or got from us.
+_originals_of_others = {}
 _accuracy = None  # what is installed has it
 _by_call = False  # whether `install()` asks for it
 _blocks = 0  # how many blocks `with installed()` ask for it
@@ -71,7 +69,8 @@ def install(accuracy=None):
 
 
 def uninstall():
-    """Undoes `install()`: each name refers to its original function again, unless other code has replaced it since.
+    """Undoes `install()`: each name refers to its original function again. A name that somebody else has given another
+    function after `install()` keeps that.
 
     While any thread is inside a block `with installed()`, the functions stay until the last such block ends. A call
     without an earlier `install()` changes nothing.
@@ -84,7 +83,7 @@ def uninstall():
 
 def installed(accuracy=None):
     """`install(accuracy)` for the length of a ``with`` block. Blocks may be nested. Blocks of several threads may
-    overlap.
+    overlap. The returned object may be used for several blocks.
 
     >>> import faltung, scipy.ndimage
     >>> with faltung.installed():
@@ -93,10 +92,12 @@ def installed(accuracy=None):
     >>> scipy.ndimage.laplace is faltung.ndimage.laplace
     False
     """
-    return _Installed(accuracy)
+    return _Block(accuracy)
 
 
-class _Installed(ContextDecorator):
+class _Block(ContextDecorator):
+    """What `installed` returns."""
+
     def __init__(self, accuracy):
         self._accuracy = accuracy
 
@@ -107,7 +108,7 @@ class _Installed(ContextDecorator):
             _blocks += 1
             return modules
 
-    def __exit__(self, *exception):
+    def __exit__(self, *_):
         global _blocks
         with _lock:
             _blocks -= 1
@@ -117,8 +118,9 @@ class _Installed(ContextDecorator):
 def original(module, name):
     """The function `name` of the module named `module` as it was before `install()`."""
     with _lock:
-        if (module, name) in _originals:
-            return _originals[module, name][0]
+        for known in (_originals_of_others, _originals):
+            if (module, name) in known:
+                return known[module, name]
         return getattr(importlib.import_module(module), name)
 
 
@@ -169,6 +171,10 @@ def _with_accuracy(name, accuracy):
     return getattr(ndimage, name) if accuracy is None else _WithAccuracy(name, accuracy)
 
 
+def _is_ours(function, name):
+    return isinstance(function, _WithAccuracy) or function is _with_accuracy(name, None)
+
+
 def _put(accuracy):
     global _accuracy
     # It keeps SciPy's functions for what it does not compute, so it is imported before they are replaced.
@@ -182,23 +188,25 @@ def _put(accuracy):
         places = [(module, name) for module in _modules() for name in NAMES if hasattr(module, name)]
         if not places:
             raise ImportError("faltung.install() needs SciPy or CuPy: pip install scipy")
-        kept = types.ModuleType(_KEPT)
         for module, name in places:
-            original, new = getattr(module, name), _with_accuracy(name, accuracy)
-            _originals[module.__name__, name] = original, new
-            if "cupyx" not in module.__name__:
-                setattr(kept, name, original)
-            setattr(module, name, new)
-        sys.modules[_KEPT] = kept
+            place, function = (module.__name__, name), getattr(module, name)
+            if _is_ours(function, name):
+                # Somebody else had replaced it, and has put it back since.
+                function = _originals_of_others.pop(place, function)
+            _originals[place] = function
+            _installed[place] = _with_accuracy(name, accuracy)
+            setattr(module, name, _installed[place])
         _accuracy = accuracy
     return list(dict.fromkeys(module for module, _ in _originals))
 
 
 def _take_back():
     if not _by_call and not _blocks:
-        for (module, name), (original, new) in _originals.items():
-            # What others have put there since stays.
-            if getattr(sys.modules[module], name, None) is new:
-                setattr(sys.modules[module], name, original)
+        for (module, name), function in _originals.items():
+            if getattr(sys.modules[module], name, None) is _installed[module, name]:
+                setattr(sys.modules[module], name, function)
+            else:
+                # The function that is there may call ours, which must not pass the call back to it.
+                _originals_of_others.setdefault((module, name), function)
         _originals.clear()
-        sys.modules.pop(_KEPT, None)
+        _installed.clear()

@@ -176,7 +176,7 @@ def GaussianBlur(src, ksize, sigmaX, dst=None, sigmaY=0, borderType=4, hint=0, *
         An image of uint8, uint16, int16, float32 or float64.
     ksize : (int, int)
         Columns and rows of the window, both odd. 0 takes the size from sigma: 3 sigma to each side for uint8, 4 sigma
-        for the other types.
+        for the other types. As in OpenCV, the size along an axis of one pixel is 1, unless the border is "constant".
     sigmaX : float
         The standard deviation along a row, in pixels. 0 takes it from `ksize`: ``0.3 * ((ksize - 1) * 0.5 - 1) + 0.8``.
         Sizes up to 9 have fixed coefficients instead.
@@ -187,7 +187,7 @@ def GaussianBlur(src, ksize, sigmaX, dst=None, sigmaY=0, borderType=4, hint=0, *
     borderType : int or str
         As for `filter2D`.
     hint : int
-        Accepted and ignored: there is one algorithm.
+        Any integer, which changes nothing: there is one algorithm.
     accuracy : str, optional
         As for `filter2D`.
 
@@ -215,12 +215,13 @@ def GaussianBlur(src, ksize, sigmaX, dst=None, sigmaY=0, borderType=4, hint=0, *
     kind = arguments.depth(-1, image.dtype, _GAUSSIAN_RESULTS)
     arguments.index("hint", hint)
     columns, rows = arguments.size(ksize)
-    if arguments.border(borderType) != "zero":
-        # All rows, or all columns, are one and the same.
-        columns, rows = (1 if image.shape[1] == 1 else columns), (1 if image.shape[0] == 1 else rows)
     sigma_x, sigma_y = arguments.number("sigmaX", sigmaX), arguments.number("sigmaY", sigmaY)
     if sigma_y <= 0:
         sigma_y = sigma_x
+    if 1 in image.shape[:2] and arguments.border(borderType) != "zero":
+        # As in OpenCV: a border repeats the one row or column, which is the result along that axis.
+        rows = 1 if image.shape[0] == 1 else rows
+        columns = 1 if image.shape[1] == 1 else columns
     columns = arguments.gaussian_size("columns", columns, sigma_x, kind)
     rows = arguments.gaussian_size("rows", rows, sigma_y, kind)
     column, row = arguments.gaussian(rows, max(sigma_y, 0.0)), arguments.gaussian(columns, max(sigma_x, 0.0))

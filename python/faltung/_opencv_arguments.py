@@ -45,7 +45,7 @@ def image(src):
     if type(src) is not np.ndarray:
         image = _on_device.wrap(src)
         if image is None:
-            image = np.asarray(src)
+            image = _array("src", src)
     if image.ndim not in (2, 3):
         raise ValueError(f"src: the shape (rows, columns) or (rows, columns, channels) is required, not {image.shape}")
     if 0 in image.shape:
@@ -55,6 +55,14 @@ def image(src):
         if not image.dtype.isnative:
             image = image.astype(image.dtype.newbyteorder("="))
     return image
+
+
+def _array(name, value):
+    try:
+        return np.asarray(value)
+    except ValueError:
+        found = type(value).__name__
+        raise ValueError(f"{name}: an array of numbers is required, its rows of one length, not this {found}") from None
 
 
 def without_single_channel(image):
@@ -96,7 +104,7 @@ def index(name, value):
 def pair(name, value):
     try:
         if isinstance(value, (set, frozenset, dict)):
-            raise TypeError("no order")
+            raise TypeError("these have no order")
         first, second = value
     except (TypeError, ValueError):
         raise TypeError(f"{name}: a pair of integers is required, not {value!r}") from None
@@ -113,23 +121,20 @@ def size(ksize):
 
 def number(name, value):
     try:
-        if isinstance(value, (str, bytes)):
-            raise TypeError("a text")
+        if isinstance(value, (str, bytes, bytearray)):
+            raise TypeError("text")
         number = float(value)
+    except OverflowError:
+        raise ValueError(f"{name}: a finite number is required, not an integer beyond float64") from None
     except (TypeError, ValueError):
         raise TypeError(f"{name}: a number is required, not {value!r}") from None
-    except OverflowError:
-        number = math.inf
     if not math.isfinite(number):
         raise ValueError(f"{name}: a finite number is required, not {number}")
     return number
 
 
 def coefficients(name, kernel):
-    try:
-        mask = np.asarray(kernel)
-    except ValueError as error:
-        raise ValueError(f"{name}: rows of equal length are required ({error})") from None
+    mask = _array(name, kernel)
     if mask.dtype.kind not in "buif":
         raise TypeError(f"{name}: real numbers are required, not {mask.dtype}")
     return mask.astype(np.float64, copy=False)

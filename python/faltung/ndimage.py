@@ -16,8 +16,6 @@ device takes real types and up to four axes. Other arrays of CuPy are passed to 
 results may differ from SciPy's: means of floating-point numbers, and ``float32`` weights of 0 over NaN.
 """
 
-import numpy as np
-
 from faltung import _filters, _native
 from faltung._public import public
 
@@ -114,13 +112,7 @@ def convolve1d(input, weights, axis=-1, output=None, mode="reflect", cval=0.0, o
     >>> convolve1d([2, 8, 0, 4, 1, 9, 9, 0], weights=[1, 3])
     array([14, 24,  4, 13, 12, 36, 27,  0])
     """
-    weights = np.asarray(weights)[::-1]
-    origin = -origin
-    if not weights.shape[0] & 1:
-        origin -= 1
-    if weights.dtype.kind == "c":
-        weights = weights.conj()  # a correlation takes the conjugate weights
-    return _filters.correlate1d(input, weights, axis, output, mode, cval, origin, _exact)
+    return _filters.convolve1d(input, weights, axis, output, mode, cval, origin, _exact)
 
 
 @public

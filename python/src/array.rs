@@ -39,7 +39,8 @@ impl Array {
         if array.buffer.readonly() {
             return Err(PyValueError::new_err("output must be writable, but it is read-only"));
         }
-        if has_overlap(&array.layout) {
+        let Layout { element, shape, strides } = &array.layout;
+        if has_overlap(element.size(), shape, strides) {
             return Err(PyValueError::new_err("the elements of output must not overlap in memory"));
         }
         Ok(array)
@@ -124,25 +125,25 @@ pub(crate) fn check_apart(source: &Array, result: &Array) -> PyResult<()> {
     Ok(())
 }
 
-/// Whether two elements may have a byte in common: each stride must be at least what the narrower axes span.
-fn has_overlap(layout: &Layout) -> bool {
-    if layout.elements() == 0 {
+/// Whether two elements may have a byte in common: each stride must be at least what the narrower axes span. `size` is
+/// that of an element, in bytes, as the strides are.
+pub(crate) fn has_overlap(size: usize, shape: &[usize], strides: &[isize]) -> bool {
+    if shape.contains(&0) {
         return false;
     }
-    let mut axes: Vec<_> = layout
-        .shape
+    let mut axes: Vec<_> = shape
         .iter()
-        .zip(&layout.strides)
+        .zip(strides)
         .filter(|&(&length, _)| length > 1)
         .map(|(&length, stride)| (stride.unsigned_abs(), length))
         .collect();
     axes.sort_unstable();
-    let mut span = layout.element.size();
+    let mut span = size;
     for (stride, length) in axes {
         if stride < span {
             return true;
         }
-        span += stride * (length - 1);
+        span = span.saturating_add(stride.saturating_mul(length - 1));
     }
     false
 }

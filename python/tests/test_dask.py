@@ -88,6 +88,7 @@ def cases(seed=3):
     yield "gaussian", (1.0,), {}
     yield "gaussian_laplace", (1.2,), {}
     yield "gaussian_laplace", ((1.0, 0.7),), {"truncate": 2.0}
+    yield "gaussian_laplace", ((0.5, 3.0),), {"axes": (1, 0)}
     yield "gaussian_gradient_magnitude", (1.5,), {}
     yield "laplace", (), {}
     yield "laplace", (), {"axes": 1}

@@ -1,11 +1,14 @@
 """Device arrays on a machine without a GPU: what is refused and why, arrays of the CPU by DLPack, and the whole path on
 a driver that runs the kernels in an emulator (``with_fake_driver/``)."""
 
+import copy
 import gc
 import os
 import pathlib
+import pickle
 import subprocess
 import sys
+import weakref
 
 import dlpack_by_hand as dl
 import numpy as np
@@ -176,10 +179,35 @@ def test_devices_by_name():
     for name in ["", "gpu", "cuda:", "cuda:x", "cuda:-1", "CPU", "cuda0", "cuda:0:0"]:
         with pytest.raises(ValueError, match="name must be"):
             faltung.Device(name)
-    with pytest.raises(TypeError):
-        faltung.Device(0)
+    for other in [None, 0, b"cpu"]:
+        with pytest.raises(TypeError, match=f"name must be .*, not {other!r}"):
+            faltung.Device(other)
     with pytest.raises((RuntimeError, ValueError), match="cuda"):
         faltung.Device("cuda:63")
+
+
+def test_copies_of_devices():
+    cpu = faltung.Device("cpu")
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        found = pickle.loads(pickle.dumps(cpu, protocol))
+        assert type(found) is faltung.Device and found == cpu
+    assert copy.copy(cpu) == copy.deepcopy(cpu) == cpu
+    info = faltung.info()
+    assert pickle.loads(pickle.dumps(info)) == copy.deepcopy(info) == info
+
+
+def test_classes_of_arrays_that_were_seen_may_end():
+    def see():
+        class Seen:
+            pass
+
+        assert _device.wrap(Seen()) is None
+        assert _device.wrap(Seen()) is None
+        return weakref.ref(Seen)
+
+    ends = [see() for _ in range(100)]
+    gc.collect()
+    assert not any(end() for end in ends)
 
 
 def fake_driver():

@@ -195,6 +195,54 @@ def test_many_threads():
     assert not is_installed()
 
 
+def test_a_patch_of_somebody_else_stays():
+    def patch(input):
+        return ours(input) + 1
+
+    for _ in range(2):
+        faltung.install()
+        ours = nd.sobel
+        nd.sobel = patch
+        faltung.uninstall()
+        assert nd.sobel is patch and nd.laplace is BEFORE["laplace"]
+        # What ours passes to SciPy does not come back to the patch.
+        image = np.zeros((4, 4), dtype=np.float16)
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="float16|not supported"):
+                nd.sobel(image)
+            assert _install.original("scipy.ndimage", "sobel") is BEFORE["sobel"]
+            faltung.install()
+            assert nd.sobel is ndimage.sobel
+            faltung.uninstall()
+            assert nd.sobel is patch
+        # The other one takes its patch back.
+        nd.sobel = ours
+        assert (nd.sobel(np.eye(4)) == BEFORE["sobel"](np.eye(4))).all()
+        faltung.install()
+        faltung.uninstall()
+        assert nd.sobel is BEFORE["sobel"]
+
+
+@pytest.mark.parametrize("accuracy", [None, "exact"])
+def test_a_block_may_be_entered_again(accuracy):
+    block = faltung.installed(accuracy)
+    for _ in range(2):
+        with block as modules:
+            assert modules[0] == "scipy.ndimage" and nd.sobel is not BEFORE["sobel"]
+            with block:
+                pass
+            assert nd.sobel is not BEFORE["sobel"]
+        assert nd.sobel is BEFORE["sobel"]
+
+    @block
+    def decorated():
+        return nd.sobel
+
+    assert decorated() is not BEFORE["sobel"] and nd.sobel is BEFORE["sobel"]
+    with pytest.raises(ValueError, match="accuracy must be"), faltung.installed("precise"):
+        pass
+
+
 def test_cupyx(monkeypatch):
     """A stand-in for `cupyx`: the module's attributes are replaced and come back."""
     import sys

@@ -168,6 +168,23 @@ def test_any_filter(problem, is_separable, delta):
             assert np.all(np.abs(ours.astype(np.float64) - theirs) <= slack)
 
 
+@pytest.mark.parametrize("shape", [(1, 8), (8, 1), (1, 1), (1, 8, 3)])
+@pytest.mark.parametrize("ksize", [(3, 2), (2, 3), (3, 0), (0, 3), (2, 2), (3, -4), (0, 0), (3, 5)])
+def test_gaussian_blur_of_one_row_or_column(shape, ksize):
+    image = picture(shape, "float32")
+    for border in OF_OPENCV:
+        for sigma in (0, 1.2):
+            arguments = (image, ksize, sigma)
+            try:
+                theirs = cv2.GaussianBlur(*arguments, borderType=BORDERS[border])
+            except cv2.error:
+                with pytest.raises(ValueError, match="ksize: "):
+                    faltung.GaussianBlur(*arguments, borderType=border)
+                continue
+            ours = faltung.GaussianBlur(*arguments, borderType=border)
+            np.testing.assert_allclose(ours, theirs.reshape(ours.shape), 1e-5, 1e-6)
+
+
 @settings(deadline=None)
 @given(
     st.sampled_from(FILTERED),
@@ -403,6 +420,17 @@ BAD = {
         r"dst: .*\(5, 7\)",
         lambda: faltung.blur(IMAGE, (3, 3), np.zeros((5, 7), "u1")),
     ),
+    "huge delta": (ValueError, "delta: a finite", lambda: faltung.filter2D(IMAGE, -1, KERNEL, delta=10**400)),
+    "huger delta": (ValueError, "delta: a finite", lambda: faltung.filter2D(IMAGE, -1, KERNEL, delta=10**5000)),
+    "delta as text": (TypeError, "delta: a number .*not '1'", lambda: faltung.filter2D(IMAGE, -1, KERNEL, delta="1")),
+    "delta as bytes": (TypeError, "delta: a number .*not b'1'", lambda: faltung.filter2D(IMAGE, -1, KERNEL, delta=b"1")),
+    "sigma as text": (TypeError, "sigmaX: a number .*not '1'", lambda: faltung.GaussianBlur(IMAGE, (3, 3), "1")),
+    "sizes in a set": (TypeError, r"ksize: a pair .*not \{3, 5\}", lambda: faltung.blur(IMAGE, {3, 5})),
+    "sizes in a dict": (TypeError, r"ksize: a pair .*not \{3: 1", lambda: faltung.GaussianBlur(IMAGE, {3: 1, 5: 1}, 1)),
+    "hint": (TypeError, "hint: an integer .*not 'foo'", lambda: faltung.GaussianBlur(IMAGE, (3, 3), 1, hint="foo")),
+    "ragged kernel": (ValueError, "kernel: .*rows of one length", lambda: faltung.filter2D(IMAGE, -1, [[1, 2], [3]])),
+    "ragged kernelX": (ValueError, "kernelX: ", lambda: faltung.sepFilter2D(IMAGE, -1, [[1, 2], [3]], [1])),
+    "ragged image": (ValueError, "src: .*rows of one length", lambda: faltung.blur([[1, 2], [3]], (3, 3))),
     "read-only result": (
         ValueError,
         "dst: .*read-only",

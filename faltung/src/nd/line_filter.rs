@@ -18,14 +18,16 @@ pub(super) enum LineFilter<A> {
 }
 
 /// Whether the weights after the middle are the negatives of those before it, or else equal to them; None if neither.
+///
+/// As in SciPy, two weights differ only if their difference is above a bound. So a NaN differs from no weight, and
+/// neither do two infinities of one sign.
 pub(super) fn is_odd<A: Real>(weights: &[A]) -> Option<bool> {
     let middle = weights.len() / 2;
     let is = |sign: f64| {
         (1..=middle).all(|d| {
             let (before, after) = (weights[middle - d].to_f64(), weights[middle + d].to_f64());
-            let difference = (after - sign * before).abs();
-            // As in SciPy, NaN is no difference.
-            difference.is_nan() || difference <= f64::EPSILON
+            let differ = (after - sign * before).abs() > f64::EPSILON;
+            !differ
         })
     };
     match weights.len() % 2 {

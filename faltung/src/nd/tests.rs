@@ -383,6 +383,31 @@ fn scipys_sum(weights: &[f64], value: impl Fn(usize) -> f64) -> f64 {
 }
 
 #[test]
+fn weights_differ_as_in_scipy() {
+    use super::line_filter::is_odd;
+
+    const NAN: f64 = f64::NAN;
+    const INFINITE: f64 = f64::INFINITY;
+    for (weights, expected) in [
+        (&[1.0, 2.0, 1.0][..], Some(false)),
+        (&[1.0, 2.0, -1.0], Some(true)),
+        (&[1.0, 2.0, 3.0], None),
+        (&[1.0, 2.0], None),
+        (&[1e-17, 2.0, 0.0], Some(false)),
+        (&[1.0, 2.0, NAN], Some(false)),
+        (&[NAN, 2.0, 1.0], Some(false)),
+        (&[3.0, NAN, 2.0, 1.0, -3.0], Some(true)),
+        (&[3.0, NAN, 2.0, 1.0, 4.0], None),
+        (&[INFINITE, 2.0, INFINITE], Some(false)),
+        (&[INFINITE, 2.0, -INFINITE], Some(true)),
+        (&[INFINITE, 2.0, 1.0], None),
+        (&[NAN, NAN], None),
+    ] {
+        assert_eq!(is_odd(weights), expected, "{weights:?}");
+    }
+}
+
+#[test]
 fn lines_have_the_bits_of_the_sums_in_scipys_order() {
     for seed in 0..400 {
         let mut case = Case::new(seed, 3);

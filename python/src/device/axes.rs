@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::array::DeviceArray;
-use super::correlate::{Window, correlate};
+use super::correlate::{Window, correlate, is_beyond_f32};
 use super::ndimage::device_overlap;
 use super::{call, interface, libraries};
 use crate::ndimage::{FilterOfAxis, Kind, all_fit_f32, axis_filters, border, sums};
@@ -53,6 +53,9 @@ pub(super) fn filter_all_axes<'py>(
     }
     let Ok(value) = cval.extract::<f64>() else { return Ok(None) };
     let (kind, border) = (Kind::get(filter)?, border(mode)?);
+    if is_beyond_f32(border, value) {
+        return Ok(None);
+    }
     let filters = (0..axes).map(|axis| (kind.clone(), Lines { axis, origin: 0, border, value })).collect();
     let (object, output) = libraries::like(&array)?;
     Ok(filter_axes(&array, &output, filters, false)?.then_some(object))

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 
 use super::array::DeviceArray;
 use super::exception;
+use crate::array::has_overlap;
 use crate::forks;
 
 /// The process that used a GPU first, and its [generation](forks::generation); 0 if none did.
@@ -81,8 +82,8 @@ static IN_USE: Mutex<Vec<(Event, Py<DeviceArray>)>> = Mutex::new(Vec::new());
 /// Where `output` has another stream, each waits for the other, on the device.
 ///
 /// # Errors
-/// `ValueError` if the arrays are on different devices or `output` is read-only; what [`exception`] makes of the
-/// library's errors; `RuntimeError` in a child of `fork`.
+/// `ValueError` if the arrays are on different devices, or `output` is read-only or has elements that overlap; what
+/// [`exception`] makes of the library's errors; `RuntimeError` in a child of `fork`.
 pub(crate) fn enqueue<R: Send>(
     input: &Bound<'_, DeviceArray>,
     output: &Bound<'_, DeviceArray>,
@@ -98,6 +99,9 @@ pub(crate) fn enqueue<R: Send>(
     }
     if to.read_only {
         return Err(PyValueError::new_err("output must be writable, this array is read-only"));
+    }
+    if has_overlap(to.item_size, &to.shape, &to.strides) {
+        return Err(PyValueError::new_err("the elements of output must not overlap in memory"));
     }
     let device = open(py, from.device)?;
     let is_kept = [from, to].map(|array| !array.library.frees_in_stream_order() && !array.is_of_module());

@@ -169,6 +169,9 @@ pub(super) fn filter_picture<'py>(
     let Some(mode) = mode.cast::<PyString>().ok().and_then(|mode| border_mode(mode.to_str().ok()?)) else {
         return Ok(None);
     };
+    if is_beyond_f32(mode, cval) {
+        return Ok(None);
+    }
     let Ok(buffer) = PyBuffer::<f64>::get(weights) else { return Ok(None) };
     let &[rows, columns] = buffer.shape() else { return Ok(None) };
     let weights = buffer.to_vec(py)?;
@@ -195,6 +198,11 @@ pub(super) fn filter_picture<'py>(
     let (object, output) = libraries::like(&array)?;
     ndimage::enqueue_correlation(&array, &output, &correlation, Sums::F64)?;
     Ok(Some(object))
+}
+
+/// Whether the value outside is a number that `f32` has no place for.
+pub(super) fn is_beyond_f32(mode: BorderMode, cval: f64) -> bool {
+    mode == BorderMode::Constant && cval.is_finite() && cval.abs() > f32::MAX.into()
 }
 
 /// The border mode with a name of SciPy's.

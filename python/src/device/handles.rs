@@ -2,9 +2,9 @@
 
 use std::hash::{Hash, Hasher};
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyDict, PyString, PyType};
 
 use faltung::GpuInfo;
 
@@ -53,7 +53,15 @@ impl Device {
 #[pymethods]
 impl Device {
     #[new]
-    fn new(py: Python<'_>, name: &str) -> PyResult<Self> {
+    fn new(name: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = name.py();
+        let Ok(text) = name.cast::<PyString>() else {
+            let found = name.repr()?;
+            return Err(PyTypeError::new_err(format!(
+                "name must be \"cpu\", \"cuda\" or \"cuda:N\", a str, not {found}"
+            )));
+        };
+        let name = text.to_str()?;
         if name == "cpu" {
             return Ok(Self { id: name.to_owned(), gpu: None });
         }
@@ -67,11 +75,6 @@ impl Device {
         };
         let device = call::open(py, number as usize)?;
         device.gpu().cloned().map(Self::of).ok_or_else(|| PyValueError::new_err(format!("{name} is no CUDA device")))
-    }
-
-    /// For `pickle` and `copy`: by name.
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyType>, (String,)) {
-        (slf.get_type(), (slf.get().id.clone(),))
     }
 
     #[getter]
@@ -105,6 +108,11 @@ impl Device {
 
     fn __repr__(&self) -> String {
         format!("Device('{}')", self.id)
+    }
+
+    /// A copy, also one in another process, is the device with the same name.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyType>, (String,)) {
+        (slf.get_type(), (slf.get().id.clone(),))
     }
 }
 

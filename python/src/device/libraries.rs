@@ -8,7 +8,7 @@ use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference};
 
 use super::array::{DeviceArray, Library, Owner, Parts, numpy_dtype};
 use super::export;
@@ -27,24 +27,38 @@ pub(super) enum Kind {
     Unknown,
 }
 
-/// The kinds of the types that were seen. They are few.
-static TYPES: Mutex<Vec<(Py<PyType>, Kind)>> = Mutex::new(Vec::new());
+/// A type that was seen. The reference is weak, so that a class may end before the program does.
+struct SeenType {
+    address: usize,
+    reference: Py<PyWeakrefReference>,
+    kind: Kind,
+}
+
+/// The types that were seen. They are few.
+static TYPES: Mutex<Vec<SeenType>> = Mutex::new(Vec::new());
 
 /// What an object is, by its type.
 pub(super) fn kind(object: &Bound<'_, PyAny>) -> PyResult<Kind> {
     /// More types than programs have arrays of.
     const MOST: usize = 64;
     let own_type = object.get_type();
+    let address = own_type.as_ptr().addr();
+    // A new class may have the address of one that has ended.
+    let is_same = |seen: &SeenType| {
+        seen.address == address && seen.reference.bind(object.py()).upgrade().is_some_and(|known| known.is(&own_type))
+    };
     {
         let types = TYPES.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, kind)) = types.iter().find(|(known, _)| known.is(&own_type)) {
-            return Ok(*kind);
+        if let Some(seen) = types.iter().find(|seen| is_same(seen)) {
+            return Ok(seen.kind);
         }
     }
     let kind = kind_of_type(object, &own_type)?;
+    let reference = PyWeakrefReference::new(&own_type)?.unbind();
     let mut types = TYPES.lock().unwrap_or_else(PoisonError::into_inner);
+    types.retain(|seen| seen.reference.bind(object.py()).upgrade().is_some());
     if types.len() < MOST {
-        types.push((own_type.unbind(), kind));
+        types.push(SeenType { address, reference, kind });
     }
     Ok(kind)
 }

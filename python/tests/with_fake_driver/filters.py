@@ -1,6 +1,8 @@
 """Filters of device arrays: streams, types, axes, borders, places in memory, errors."""
 
+import copy
 import gc
+import pickle
 import types
 import weakref
 
@@ -31,6 +33,7 @@ def test_devices_and_info():
     assert devices[0].compute_capability == (9, 0) and devices[0].kind == "cuda"
     info = faltung.info()
     assert info["driver"] == "12.4" and info["reason"] is None and info["devices"] == devices
+    assert copy.deepcopy(info) == pickle.loads(pickle.dumps(info)) == info
     with pytest.raises(RuntimeError, match="device 2 was asked for"):
         faltung.Device("cuda:2")
 
@@ -245,7 +248,7 @@ def test_filters_along_all_axes_take_one_call(cupy, dtype, mode):
     assert faltung._native.filter_all_axes(array, 3, reflect, 1j) is None
     with pytest.raises(RuntimeError, match="boundary mode not supported"):
         faltung.ndimage.gaussian_filter(array, 1.0, mode="mirrors")
-    with pytest.raises(TypeError, match="must be real number, not complex"):
+    with pytest.raises(TypeError, match="cval must be a real number, not 1j"):
         faltung.ndimage.gaussian_filter(array, 1.0, cval=1j)
 
 
@@ -278,6 +281,49 @@ def test_what_needs_the_callers_library():
     for output in (np.float16, "complex64", np.dtype(">f4"), Array(image(8, 9).astype(np.complex64))):
         with pytest.raises(NotImplementedError, match="results of .* on a device: pass an array of CuPy or NumPy"):
             faltung.ndimage.sobel(array, output=output)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "u1"])
+def test_an_output_whose_elements_overlap(dtype):
+    values = image(6, 5).astype(dtype)
+    for shape in [(6, 1), (1, 5)]:
+        output = Array(np.broadcast_to(np.zeros(shape, dtype), (6, 5)))
+        for call in [
+            lambda: faltung.ndimage.correlate(Array(values), WEIGHTS, output),
+            lambda: faltung.ndimage.gaussian_filter(Array(values), 1.0, output=output),
+            lambda: faltung.ndimage.uniform_filter1d(Array(values), 3, output=output),
+            lambda: faltung.ndimage.correlate1d(Array(values), [1, 2], output=output),
+        ]:
+            with pytest.raises(ValueError, match="elements of output must not overlap"):
+                call()
+    # An array to be read may have such elements.
+    same = np.broadcast_to(values[:1], (6, 5))
+    found = faltung.ndimage.correlate(Array(same), WEIGHTS)
+    np.testing.assert_allclose(numpy_of(found), scipy.ndimage.correlate(same.copy(), WEIGHTS), 1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_weights_that_differ_by_nan_or_by_nothing(dtype):
+    values = (image(6, 9) - 100).astype(dtype)
+    nan, inf = np.nan, np.inf
+    for weights in [[1, 2, nan], [nan, 2, 1], [inf, 1, inf], [1, nan, 1], [inf, 1, -inf], [1, 2, inf]]:
+        for axis in (0, 1):
+            with np.errstate(all="ignore"):
+                expected = scipy.ndimage.correlate1d(values, weights, axis)
+            found = faltung.ndimage.correlate1d(Array(values), weights, axis)
+            np.testing.assert_allclose(numpy_of(found), expected, 1e-4)
+
+
+def test_a_value_outside_that_float32_has_no_place_for(cupy):
+    values = image(6, 9)
+    for name, args in [("correlate", (WEIGHTS,)), ("sobel", ()), ("uniform_filter", (3,)), ("gaussian_filter", (1.0,))]:
+        with np.errstate(all="ignore"):
+            expected = getattr(scipy.ndimage, name)(values, *args, mode="constant", cval=1e300)
+        found = getattr(faltung.ndimage, name)(Array(values), *args, mode="constant", cval=1e300)
+        np.testing.assert_allclose(numpy_of(found), expected, 1e-3, 1e-3)
+        of_cupy = cupy.ndarray((6, 9), "f4", values)
+        found = getattr(faltung.ndimage, name)(of_cupy, *args, mode="constant", cval=1e300)
+        np.testing.assert_allclose(found.get(), expected, 1e-3, 1e-3)
 
 
 def test_an_array_is_kept_until_its_work_is_done():
