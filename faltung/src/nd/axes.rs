@@ -76,8 +76,18 @@ pub fn filter_axes(input: Input<'_>, output: Output<'_>, filters: &[AxisFilter<'
         return Ok(());
     }
     let level = Level::chosen()?;
-    if let Some(bytes) = ByteAxes::new(&input, &output, filters) {
-        return bytes.run(level, &input, &output);
+    // The output, and what a later filter reads there.
+    let written = || {
+        let (first, layout) = (output.first, output.layout.clone());
+        // SAFETY: the output is lent for as long as this function runs. A filter along lines may work in place.
+        unsafe { Ok::<_, crate::Error>((Input::from_raw(first, layout.clone())?, Output::from_raw(first, layout)?)) }
+    };
+    if let Some((pair, others)) = filters.split_at_checked(2)
+        && let Some(bytes) = ByteAxes::new(&input, &output, pair)
+    {
+        bytes.run(level, &input, &output)?;
+        let (from, to) = written()?;
+        return filter_axes(from, to, others, sums);
     }
     if let Some(means) = FloatMeans::new(&input, &output, filters, sums) {
         return means.run(level);
@@ -87,11 +97,7 @@ pub fn filter_axes(input: Input<'_>, output: Output<'_>, filters: &[AxisFilter<'
     }
     let mut from = input;
     for filter in filters {
-        // SAFETY: the output is lent for as long as this function runs. A filter along lines may work in place.
-        let (next, to) = unsafe {
-            let (first, layout) = (output.first, output.layout.clone());
-            (Input::from_raw(first, layout.clone())?, Output::from_raw(first, layout)?)
-        };
+        let (next, to) = written()?;
         match filter.along {
             Along::Mean(size) => uniform1d(from, to, size, &filter.lines)?,
             Along::Weights(weights) => correlate1d(from, to, weights, &filter.lines, sums)?,

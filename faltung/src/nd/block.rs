@@ -9,7 +9,7 @@
 use super::axis::Axis;
 use super::border::PaddedRange;
 use super::convert::{Run, are_values, load, load_line, store};
-use super::lines::LineSums;
+use super::lines::{LineSums, SHORT};
 use super::scratch::Scratch;
 use super::{Element, Input, Output};
 use crate::cpu::simd::{Level, Simd, Work};
@@ -82,6 +82,14 @@ fn fit_cache(rows: usize, stride: isize) -> bool {
     stride == 0 || rows <= FIRST_LEVEL >> stride.trailing_zeros().min(12)
 }
 
+/// The order of the loops over the positions of lines and over the lines: the outer and the inner one. The inner one
+/// goes through elements that lie close together, if they are not few.
+#[inline(always)]
+fn nested(along: Run, across: Run) -> (Run, Run) {
+    let is_along = along.stride.unsigned_abs() < across.stride.unsigned_abs() && along.count > SHORT;
+    if across.count == 1 || is_along { (across, along) } else { (along, across) }
+}
+
 /// The first value of a block in an array, and the places from one row to the next.
 type InPlace<A> = (*mut A, isize);
 
@@ -114,19 +122,22 @@ pub(super) struct Block<'a, F: LineSums> {
 }
 
 impl<F: LineSums> Block<'_, F> {
-    /// Converts the elements at one position of all lines.
+    /// Writes the values at one position of all lines to a row outside of the axis. They are copied from the `inside`
+    /// rows if these have them.
     ///
     /// # Safety
-    /// - `from` is where the first line's element at position 0 would be. It need not be in the input.
     /// - The element at the position is in the input.
-    /// - `to` has room for the block's columns.
+    /// - `inside` has the rows of the range that are within the axis.
+    /// - `to` has room for the block's columns, and is none of these rows.
     #[inline(always)]
-    unsafe fn fill_one(&self, from: *const u8, position: Option<usize>, to: *mut F::Value) {
+    unsafe fn fill_outside(&self, position: Option<usize>, inside: *const F::Value, to: *mut F::Value) {
+        let row_of = |position: usize| position.checked_sub(self.range.first).filter(|&row| row < self.range.inside);
         // SAFETY: the elements are there, and so is room for them.
         unsafe {
-            match position {
-                Some(position) => {
-                    let from = from.wrapping_offset(position as isize * self.line.from);
+            match position.map(|position| row_of(position).ok_or(position)) {
+                Some(Ok(row)) => to.copy_from_nonoverlapping(inside.add(row * self.width), self.columns),
+                Some(Err(position)) => {
+                    let from = self.from.wrapping_offset(position as isize * self.line.from);
                     let columns = Run::adjacent(self.columns, self.stride.from);
                     load(self.level, self.input.layout.element, from, to, Run::ONE, columns);
                 }
@@ -148,20 +159,19 @@ impl<F: LineSums> Block<'_, F> {
             return unsafe { load_line(self.level, element, from, line.from, self.range, outside, rows) };
         }
         let PaddedRange { before, first, inside, after } = self.range;
-        for (row, &position) in before.iter().enumerate() {
-            // SAFETY: see above.
-            unsafe { self.fill_one(from, position, rows.add(row * width)) };
-        }
         let along = Run { count: *inside, stride: line.from, step: width };
-        let across = Run::adjacent(columns, stride.from);
-        let is_along = line.from.unsigned_abs() < stride.from.unsigned_abs();
-        let (outer, inner) = if columns == 1 || is_along { (across, along) } else { (along, across) };
+        let (outer, inner) = nested(along, Run::adjacent(columns, stride.from));
         let start = from.wrapping_offset(*first as isize * line.from);
-        // SAFETY: see above.
-        unsafe { load(self.level, self.input.layout.element, start, rows.add(before.len() * width), outer, inner) };
-        for (row, &position) in after.iter().enumerate() {
-            // SAFETY: see above.
-            unsafe { self.fill_one(from, position, rows.add((before.len() + inside + row) * width)) };
+        // SAFETY: see above. `nested` has only changed the order.
+        unsafe {
+            let rows_inside = rows.add(before.len() * width);
+            load(self.level, self.input.layout.element, start, rows_inside, outer, inner);
+            for (row, &position) in before.iter().enumerate() {
+                self.fill_outside(position, rows_inside, rows.add(row * width));
+            }
+            for (row, &position) in after.iter().enumerate() {
+                self.fill_outside(position, rows_inside, rows_inside.add((inside + row) * width));
+            }
         }
     }
 
@@ -217,9 +227,7 @@ impl<F: LineSums> Block<'_, F> {
         let Self { width, columns, rows, line, stride, .. } = *self;
         let (from, to) = (self.scratch.results.as_mut_ptr().cast_const(), self.to);
         let along = Run { count: rows, stride: line.to, step: width };
-        let across = Run::adjacent(columns, stride.to);
-        let is_along = line.to.unsigned_abs() < stride.to.unsigned_abs();
-        let (outer, inner) = if columns == 1 || is_along { (across, along) } else { (along, across) };
+        let (outer, inner) = nested(along, Run::adjacent(columns, stride.to));
         // SAFETY: row and column are those of a result of this block, in scratch memory and output.
         unsafe { store::<_, false>(self.level, self.output.layout.element, from, to, outer, inner) };
     }

@@ -25,6 +25,9 @@ use crate::parallel::threads;
 /// The most weights of a filter: each of them is one pass over a row in the first-level cache.
 const MOST_WEIGHTS: usize = 16;
 
+/// Bytes of the longest row that takes less time in two passes.
+const SHORT_ROW: usize = 8;
+
 /// Bytes along an axis.
 enum Pass {
     Mean(Means),
@@ -91,8 +94,8 @@ pub(super) fn rows_without_gaps(layout: &Layout) -> Option<(usize, usize, usize)
 }
 
 impl ByteAxes {
-    /// None unless both arrays are of bytes in rows without gaps, the filters are those of the first two axes, and the
-    /// results are those of one filter after the other.
+    /// None unless both arrays are of bytes in rows without gaps, no [short](SHORT_ROW) ones, the filters are those of
+    /// the first two axes, and the results are those of one filter after the other.
     pub(super) fn new(input: &Input<'_>, output: &Output<'_>, filters: &[AxisFilter<'_>]) -> Option<Self> {
         let [first, second] = filters else { return None };
         let (from, to) = (input.layout.element, output.layout.element);
@@ -102,6 +105,9 @@ impl ByteAxes {
         }
         let (height, width, step) = rows_without_gaps(&input.layout)?;
         rows_without_gaps(&output.layout)?;
+        if width * step <= SHORT_ROW {
+            return None;
+        }
         let first_pass = AxisPass::new(first, from, to)?;
         let second_pass = AxisPass::new(second, to, to)?;
         if std::mem::discriminant(&first_pass.pass) != std::mem::discriminant(&second_pass.pass) {

@@ -3,7 +3,8 @@
 //! A job takes a block of `rows` positions along the filtered axis and of `columns` adjacent lines. It converts the
 //! block and its border to rows of scratch memory, computes, and converts the results. Where the filtered axis is the
 //! one whose elements lie closest together, a block is a part of one line: one column. A job takes several such blocks, of
-//! lines side by side. Elements of the type of the sums may need no copy: see [`block`](super::block).
+//! lines side by side. But [short](SHORT) lines are transposed, and a block has many of them. Elements of the type of the
+//! sums may need no copy: see [`block`](super::block).
 
 use std::ops::Range;
 
@@ -189,6 +190,14 @@ const JOB: usize = 1 << 15;
 /// Places of the longest part of a line.
 const LONGEST: usize = 1 << 15;
 
+/// Elements of the longest line that is transposed. A longer one takes more time to transpose than to be a block of its
+/// own.
+pub(super) const SHORT: usize = 32;
+
+/// A block with fewer elements takes more time to start than to compute. Then the lines of a block lie side by side along
+/// the longest axis, not along the innermost one.
+const FEW: usize = 64;
+
 /// How the arrays are cut into jobs.
 struct Cut {
     /// The adjacent lines.
@@ -205,7 +214,11 @@ struct Cut {
 impl Cut {
     /// For lines of elements of so many `bytes`.
     fn new(line: Axis, mut outer: Vec<Axis>, size: usize, bytes: usize, is_running: bool, is_same_array: bool) -> Self {
-        let is_along_line = outer.last().is_none_or(|axis| line.to.unsigned_abs() < axis.to.unsigned_abs());
+        let is_along_line =
+            line.length > SHORT && outer.last().is_none_or(|axis| line.to.unsigned_abs() < axis.to.unsigned_abs());
+        if !is_along_line && outer.last().is_some_and(|axis| axis.length * line.length < FEW) {
+            outer.sort_by_key(|axis| axis.length);
+        }
         let columns = outer.pop().unwrap_or(Axis::ONE);
         let most = match (is_along_line, is_running) {
             (true, false) => 1,

@@ -10,6 +10,7 @@ use crate::cpu::simd::Level;
 
 mod axes;
 pub(super) mod in_place;
+mod short;
 mod window_means;
 
 const ELEMENTS: [Element; 11] = [

@@ -30,11 +30,7 @@ pub struct CpuMethod {
 
 /// The methods of the CPU. It takes the fastest one that the accuracy class allows.
 pub const CPU_METHODS: [CpuMethod; 3] = [
-    CpuMethod {
-        name: "direct",
-        accuracy: Accuracy::Exact,
-        summary: "all products in register tiles, as ordered sums",
-    },
+    CpuMethod { name: "direct", accuracy: Accuracy::Exact, summary: "all products in register tiles, as ordered sums" },
     CpuMethod {
         name: "separable",
         accuracy: Accuracy::Bounded,

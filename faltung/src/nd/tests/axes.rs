@@ -27,7 +27,7 @@ fn lines(random: &mut fastrand::Rng, axis: usize, size: usize, value: f64) -> Li
 }
 
 /// The filters by [`uniform1d`] and [`correlate1d`].
-fn one_after_another(input: &Array, output: &mut Array, filters: &[AxisFilter<'_>]) {
+pub(super) fn one_after_another(input: &Array, output: &mut Array, filters: &[AxisFilter<'_>]) {
     let mut between = Array { bytes: input.bytes.clone(), first: input.first, layout: input.layout.clone() };
     for filter in filters {
         match filter.along {
