@@ -3,9 +3,9 @@
 use image::metadata::Orientation;
 
 use super::metadata::swaps_sides;
-use super::{AnyImage, each_type};
+use super::AnyImage;
 use crate::Result;
-use faltung::{Image, Pixel, memory};
+use faltung::{Image, Pixel, each_type, memory};
 
 /// The values in their upright order.
 pub(super) fn apply(pixels: AnyImage, orientation: Orientation) -> Result<AnyImage> {
