@@ -2,8 +2,8 @@
 
 use image::metadata::Orientation;
 
-use super::metadata::swaps_sides;
 use super::AnyImage;
+use super::metadata::swaps_sides;
 use crate::Result;
 use faltung::{Image, Pixel, each_type, memory};
 
