@@ -4,6 +4,41 @@ use std::any::Any;
 
 use crate::{Error, Image, Pixel, PixelType, Result};
 
+/// Evaluates an expression with the image of an [`AnyImage`], whatever its type.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! each_type {
+    ($any:expr, $image:ident => $body:expr) => {
+        match $any {
+            $crate::AnyImage::U8($image) => $body,
+            $crate::AnyImage::U16($image) => $body,
+            $crate::AnyImage::F32($image) => $body,
+        }
+    };
+}
+
+/// Evaluates an expression with the type of a [`PixelType`]'s values.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! for_pixel_type {
+    ($kind:expr, $type:ident => $body:expr) => {
+        match $kind {
+            $crate::PixelType::U8 => {
+                type $type = u8;
+                $body
+            }
+            $crate::PixelType::U16 => {
+                type $type = u16;
+                $body
+            }
+            $crate::PixelType::F32 => {
+                type $type = f32;
+                $body
+            }
+        }
+    };
+}
+
 /// An image of any [`Pixel`] type, such as a file gives.
 ///
 /// [`Image`] converts into it, and it converts back into an image of its own type.
@@ -51,23 +86,8 @@ impl<T: Pixel> TryFrom<AnyImage> for Image<T> {
     type Error = Error;
 
     fn try_from(image: AnyImage) -> Result<Self> {
-        match image {
-            AnyImage::U8(image) => same_type(image),
-            AnyImage::U16(image) => same_type(image),
-            AnyImage::F32(image) => same_type(image),
-        }
+        each_type!(image, image => same_type(image))
     }
-}
-
-/// Evaluates an expression with the image of whatever type.
-macro_rules! each_type {
-    ($any:expr, $image:ident => $body:expr) => {
-        match $any {
-            AnyImage::U8($image) => $body,
-            AnyImage::U16($image) => $body,
-            AnyImage::F32($image) => $body,
-        }
-    };
 }
 
 impl AnyImage {
@@ -103,11 +123,7 @@ impl AnyImage {
     /// # Errors
     /// Those of [`Image::zeros`].
     pub fn zeros(width: usize, height: usize, channels: usize, pixel_type: PixelType) -> Result<Self> {
-        Ok(match pixel_type {
-            PixelType::U8 => Self::U8(Image::zeros(width, height, channels)?),
-            PixelType::U16 => Self::U16(Image::zeros(width, height, channels)?),
-            PixelType::F32 => Self::F32(Image::zeros(width, height, channels)?),
-        })
+        for_pixel_type!(pixel_type, T => Image::<T>::zeros(width, height, channels).map(Self::from))
     }
 
     /// The values as f32, which holds all types exactly.

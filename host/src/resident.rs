@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use faltung::{AnyImage, Device, DeviceImage, Image, Pixel, PixelType, Prepared, Result, Stream};
+use faltung::{
+    AnyImage, Device, DeviceImage, Image, Pixel, PixelType, Prepared, Result, Stream, each_type, for_pixel_type,
+};
 
 use crate::compare::POISON;
-use crate::files::each_type;
 
 /// An image on a device, its result, and the prepared filter.
 #[derive(Debug)]
@@ -107,11 +108,8 @@ pub(crate) fn poison<T: Pixel>(values: &mut [T]) {
 /// Uploads an image of any types.
 pub(crate) fn any(device: &Device, prepared: &Prepared, image: &AnyImage) -> Result<Box<dyn AnyResident>> {
     fn to<T: Pixel>(device: &Device, prepared: &Prepared, image: &Image<T>) -> Result<Box<dyn AnyResident>> {
-        Ok(match prepared.problem().format().output {
-            PixelType::U8 => Box::new(Resident::<T, u8>::new(device, prepared, image)?),
-            PixelType::U16 => Box::new(Resident::<T, u16>::new(device, prepared, image)?),
-            PixelType::F32 => Box::new(Resident::<T, f32>::new(device, prepared, image)?),
-        })
+        let output = prepared.problem().format().output;
+        Ok(for_pixel_type!(output, U => Box::new(Resident::<T, U>::new(device, prepared, image)?)))
     }
     each_type!(image, image => to(device, prepared, image))
 }

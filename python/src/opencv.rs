@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 use faltung::nd::{Element, Layout, SERIAL};
 use faltung::{
     Border, Device, DeviceImage, Filter, Mask, Operation, Pixel, PixelFormat, PixelType, Prepared, Problem, Recent,
-    Stream, VariantChoice, View, ViewMut,
+    Stream, VariantChoice, View, ViewMut, for_pixel_type,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -266,23 +266,6 @@ impl Correlation<'_> {
     }
 }
 
-/// Calls a function with the types of the source's and the result's values.
-macro_rules! with_types {
-    ($source:expr, $result:expr, $function:ident($($argument:expr),*)) => {
-        match ($source, $result) {
-            (PixelType::U8, PixelType::U8) => $function::<u8, u8>($($argument),*),
-            (PixelType::U8, PixelType::U16) => $function::<u8, u16>($($argument),*),
-            (PixelType::U8, PixelType::F32) => $function::<u8, f32>($($argument),*),
-            (PixelType::U16, PixelType::U8) => $function::<u16, u8>($($argument),*),
-            (PixelType::U16, PixelType::U16) => $function::<u16, u16>($($argument),*),
-            (PixelType::U16, PixelType::F32) => $function::<u16, f32>($($argument),*),
-            (PixelType::F32, PixelType::U8) => $function::<f32, u8>($($argument),*),
-            (PixelType::F32, PixelType::U16) => $function::<f32, u16>($($argument),*),
-            (PixelType::F32, PixelType::F32) => $function::<f32, f32>($($argument),*),
-        }
-    };
-}
-
 /// Correlates an image with a mask on the CPU.
 ///
 /// `source` and `result` are buffers of one shape with contiguous rows, of uint8, uint16 or float32. They must not
@@ -308,7 +291,11 @@ pub(crate) fn correlate_image(
         // SAFETY: the types are the arrays'. `get_output` has checked that the result is writable, and `check_apart`
         // that its memory is not the source's. Both arrays are held until the end of this function. As with NumPy, the
         // caller's other threads must leave them alone during the call.
-        let done = unsafe { with_types!(source.kind, result.kind, on_cpu(&source, &mut result, request)) };
+        let done = unsafe {
+            for_pixel_type!(source.kind, T => for_pixel_type!(result.kind, U => {
+                on_cpu::<T, U>(&source, &mut result, request)
+            }))
+        };
         drop((from, to));
         done
     })
@@ -339,7 +326,11 @@ pub(crate) fn device_correlate_image(
     enqueue(source, result, |device, stream| {
         // SAFETY: the types are the arrays', which are on this device, as their libraries say. What frees or writes
         // them is ordered behind the stream's work: by the libraries, or because the call keeps the arrays.
-        unsafe { with_types!(from.kind, to.kind, on_device(&from, &to, request, device, stream)) }
+        unsafe {
+            for_pixel_type!(from.kind, T => for_pixel_type!(to.kind, U => {
+                on_device::<T, U>(&from, &to, request, device, stream)
+            }))
+        }
     })
 }
 

@@ -3,7 +3,7 @@
 use faltung::nd::{Element, Lines, Sums};
 use faltung::{BorderMode, Device};
 
-use super::arrays::{Array, Computation, ELEMENTS, Place, origin, same, weight};
+use super::arrays::{Array, Computation, Place, origin, same, weight};
 use super::{Checked, Test, ensure};
 
 pub(crate) const TESTS: &[Test] = &[("array_tile_edges", edges), ("array_passes", passes)];
@@ -33,7 +33,7 @@ impl<'a> Comparison<'a> {
 
     /// Types of the elements and of the sums: all in turn.
     fn types(&mut self) -> (Element, Element, Sums) {
-        let (from, to) = (ELEMENTS[self.compared % 11], ELEMENTS[self.random.usize(..11)]);
+        let (from, to) = (Element::ALL[self.compared % 11], Element::ALL[self.random.usize(..11)]);
         match self.compared % 6 {
             0 => (Element::F32, Element::F32, Sums::F32),
             1 => (Element::F64, to, Sums::F64),

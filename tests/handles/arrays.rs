@@ -19,20 +19,6 @@ pub(crate) const TESTS: &[Test] =
 /// The seed of the arrays and filters.
 const SEED: u64 = 20_261_123;
 
-pub(super) const ELEMENTS: [Element; 11] = [
-    Element::Bool,
-    Element::I8,
-    Element::U8,
-    Element::I16,
-    Element::U16,
-    Element::I32,
-    Element::U32,
-    Element::I64,
-    Element::U64,
-    Element::F32,
-    Element::F64,
-];
-
 /// An array in host memory, with whatever lies between its elements.
 #[derive(Clone, Debug)]
 pub(super) struct Array {
@@ -373,7 +359,7 @@ fn correlations(device: &Device) -> Checked {
     let cases = place.cases(400, 3000);
     let (mut compared, mut elements) = (0, 0);
     for case in 0..cases {
-        let types = (ELEMENTS[random.usize(..11)], ELEMENTS[random.usize(..11)]);
+        let types = (Element::ALL[random.usize(..11)], Element::ALL[random.usize(..11)]);
         let types = if case % 7 == 0 { (Element::F32, Element::F32) } else { types };
         let axes = [0, 1, 1, 2, 2, 2, 2, 3, 4, 5][random.usize(..10)];
         let shape = shape(axes, &mut random);
@@ -403,7 +389,7 @@ fn means(device: &Device) -> Checked {
     let place = Place::new(device)?;
     let mut random = fastrand::Rng::with_seed(SEED);
     for case in 0..place.cases(150, 1000) {
-        let types = (ELEMENTS[random.usize(..11)], ELEMENTS[random.usize(..11)]);
+        let types = (Element::ALL[random.usize(..11)], Element::ALL[random.usize(..11)]);
         let shape = shape(random.usize(1..5), &mut random);
         let most = [3, 12, 90][random.usize(..3)];
         let size = random.usize(1..=most);

@@ -5,7 +5,7 @@ use kernels_gpu::util::planes::proven::ValueLimits;
 
 use super::*;
 use crate::bands::bands_of;
-use crate::{Accuracy, Border, Filter, Mask, PixelFormat, View, ViewMut, cpu};
+use crate::{Accuracy, Border, Filter, Mask, PixelFormat, View, ViewMut, cpu, for_pixel_type};
 
 /// Entries of planes whose results have an error bound.
 fn bounded() -> impl Iterator<Item = &'static Entry> {
@@ -37,10 +37,7 @@ pub(super) fn ordered(problem: &Problem, source: &[u8]) -> Vec<u8> {
         }
         bytes_of(&result).to_vec()
     }
-    match problem.format().input {
-        PixelType::U8 => of::<u8>(problem, source),
-        _ => of::<u16>(problem, source),
-    }
+    for_pixel_type!(problem.format().input, T => of::<T>(problem, source))
 }
 
 /// A plan for planes by an entry, for a device with few or many multiprocessors: the tiles of the conversion have many

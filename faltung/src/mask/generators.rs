@@ -33,7 +33,7 @@ impl Sampled {
     pub(super) fn new(radius_x: usize, radius_y: usize, value: impl Fn(f64, f64) -> f64) -> Result<Self> {
         let side = |radius: usize| radius.saturating_mul(2).saturating_add(1);
         let (width, height) = (side(radius_x), side(radius_y));
-        check_count("a generated mask", width, height)?;
+        check_count(width, height)?;
         let mut values = Vec::with_capacity(width * height);
         for row in 0..height {
             let y = row as f64 - radius_y as f64;
@@ -65,10 +65,10 @@ impl Sampled {
     }
 }
 
-/// Refuses a `mask` of too many coefficients.
-pub(super) fn check_count(mask: &str, width: usize, height: usize) -> Result<()> {
+/// Refuses a mask of too many coefficients.
+fn check_count(width: usize, height: usize) -> Result<()> {
     if width.checked_mul(height).is_none_or(|count| count > MOST_COEFFICIENTS) {
-        let what = format!("the number of coefficients of {mask}");
+        let what = "the number of coefficients of a generated mask".into();
         return Err(Error::TooLarge { what, most: MOST_COEFFICIENTS, found: format!("{width} x {height}") });
     }
     Ok(())
@@ -141,7 +141,7 @@ impl Mask {
     /// # Errors
     /// [`Error::EmptyMask`] for a side of 0, [`Error::TooLarge`] above 2^26 coefficients.
     pub fn average(width: usize, height: usize) -> Result<Self> {
-        check_count("a generated mask", width, height)?;
+        check_count(width, height)?;
         let count = width * height;
         Self::new(width, height, vec![(1.0 / count as f64) as f32; count])
     }

@@ -1,6 +1,5 @@
 //! Masks: the coefficients of a filter.
 
-mod compose;
 mod gabor;
 mod generators;
 mod separate;

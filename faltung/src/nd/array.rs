@@ -33,6 +33,21 @@ pub enum Element {
 }
 
 impl Element {
+    #[doc(hidden)] // for tests
+    pub const ALL: [Self; 11] = [
+        Self::Bool,
+        Self::I8,
+        Self::U8,
+        Self::I16,
+        Self::U16,
+        Self::I32,
+        Self::U32,
+        Self::I64,
+        Self::U64,
+        Self::F32,
+        Self::F64,
+    ];
+
     /// Bytes of an element.
     #[must_use]
     pub const fn size(self) -> usize {

@@ -7,6 +7,8 @@ use crate::cpu::simd::{Level, Simd, Work};
 
 /// A type of elements.
 pub(super) trait Value: Copy {
+    const NAME: &str;
+
     fn widen(self) -> f64;
 
     /// The last 16 bits of a whole number.
@@ -48,6 +50,7 @@ fn truncated_u64(value: f64) -> u64 {
 macro_rules! values {
     ($($type:ty: $from:expr;)*) => {$(
         impl Value for $type {
+            const NAME: &str = stringify!($type);
             #[inline(always)]
             fn widen(self) -> f64 {
                 self as f64
@@ -74,6 +77,7 @@ values! {
 }
 
 impl Value for u64 {
+    const NAME: &str = "u64";
     #[inline(always)]
     fn widen(self) -> f64 {
         self as f64
@@ -101,49 +105,27 @@ impl Value for u64 {
 /// Does `$body` with `$type` as the type of the elements.
 macro_rules! for_element {
     ($element:expr, $type:ident => $body:expr) => {
+        for_element!(
+            $element, $type => $body;
+            Bool | U8 = u8; I8 = i8; I16 = i16; U16 = u16; I32 = i32; U32 = u32; I64 = i64; U64 = u64; F32 = f32;
+            F64 = f64
+        )
+    };
+    ($element:expr, $type:ident => $body:expr; $($($variant:ident)|+ = $of:ident);+) => {
         match $element {
-            Element::I8 => {
-                type $type = i8;
+            $($($crate::nd::Element::$variant)|+ => {
+                type $type = $of;
                 $body
-            }
-            Element::Bool | Element::U8 => {
-                type $type = u8;
-                $body
-            }
-            Element::I16 => {
-                type $type = i16;
-                $body
-            }
-            Element::U16 => {
-                type $type = u16;
-                $body
-            }
-            Element::I32 => {
-                type $type = i32;
-                $body
-            }
-            Element::U32 => {
-                type $type = u32;
-                $body
-            }
-            Element::I64 => {
-                type $type = i64;
-                $body
-            }
-            Element::U64 => {
-                type $type = u64;
-                $body
-            }
-            Element::F32 => {
-                type $type = f32;
-                $body
-            }
-            Element::F64 => {
-                type $type = f64;
-                $body
-            }
+            })+
         }
     };
+}
+#[cfg(test)]
+pub(super) use for_element;
+
+/// The name of the elements' type. The kernels have it, too.
+pub(super) fn name(element: Element) -> &'static str {
+    for_element!(element, T => T::NAME)
 }
 
 /// Elements in a row, or rows: how many, how many bytes apart, and how many places apart their sums are.

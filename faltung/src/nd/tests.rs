@@ -3,6 +3,7 @@
 use kernels_gpu::abi::border::BorderMode;
 
 use super::border::position;
+use super::convert::for_element;
 use super::narrow::{Narrow, Radius, Values};
 use super::transformed::Tiles;
 use super::*;
@@ -12,20 +13,6 @@ mod axes;
 pub(super) mod in_place;
 mod short;
 mod window_means;
-
-const ELEMENTS: [Element; 11] = [
-    Element::Bool,
-    Element::I8,
-    Element::U8,
-    Element::I16,
-    Element::U16,
-    Element::I32,
-    Element::U32,
-    Element::I64,
-    Element::U64,
-    Element::F32,
-    Element::F64,
-];
 
 /// Memory of an array whose axes have any order, direction and gaps.
 struct Array {
@@ -56,47 +43,19 @@ impl Array {
 
     fn set(&mut self, index: &[usize], value: i64) {
         let at = self.offset(index);
-        macro_rules! put {
-            ($type:ty) => {{
-                let bytes = (value as $type).to_ne_bytes();
-                self.bytes[at..][..bytes.len()].copy_from_slice(&bytes);
-            }};
-        }
-        match self.layout.element {
-            Element::Bool => self.bytes[at] = u8::from(value & 1 == 1),
-            Element::I8 => put!(i8),
-            Element::U8 => put!(u8),
-            Element::I16 => put!(i16),
-            Element::U16 => put!(u16),
-            Element::I32 => put!(i32),
-            Element::U32 => put!(u32),
-            Element::I64 => put!(i64),
-            Element::U64 => put!(u64),
-            Element::F32 => put!(f32),
-            Element::F64 => put!(f64),
-        }
+        let value = if self.layout.element == Element::Bool { value & 1 } else { value };
+        for_element!(self.layout.element, T => {
+            let bytes = (value as T).to_ne_bytes();
+            self.bytes[at..][..bytes.len()].copy_from_slice(&bytes);
+        });
     }
 
     fn get(&self, index: &[usize]) -> f64 {
         let at = self.offset(index);
-        macro_rules! take {
-            ($type:ty) => {{
-                let bytes = self.bytes[at..][..size_of::<$type>()].try_into().unwrap();
-                <$type>::from_ne_bytes(bytes) as f64
-            }};
-        }
-        match self.layout.element {
-            Element::Bool | Element::U8 => take!(u8),
-            Element::I8 => take!(i8),
-            Element::I16 => take!(i16),
-            Element::U16 => take!(u16),
-            Element::I32 => take!(i32),
-            Element::U32 => take!(u32),
-            Element::I64 => take!(i64),
-            Element::U64 => take!(u64),
-            Element::F32 => take!(f32),
-            Element::F64 => take!(f64),
-        }
+        for_element!(self.layout.element, T => {
+            let bytes = self.bytes[at..][..size_of::<T>()].try_into().unwrap();
+            T::from_ne_bytes(bytes) as f64
+        })
     }
 
     fn input(&self) -> Input<'_> {
@@ -117,19 +76,12 @@ fn indices(shape: &[usize]) -> Vec<Vec<usize>> {
 }
 
 /// As the element's type converts sums that are no larger than the tests'.
+#[expect(clippy::unnecessary_cast, reason = "the arm of f64 casts to its own type")]
 fn converted(element: Element, sum: f64) -> f64 {
-    let whole = sum as i64;
     match element {
-        Element::Bool | Element::U8 => whole as u8 as f64,
-        Element::I8 => whole as i8 as f64,
-        Element::I16 => whole as i16 as f64,
-        Element::U16 => whole as u16 as f64,
-        Element::I32 => whole as i32 as f64,
-        Element::U32 => whole as u32 as f64,
-        Element::I64 => whole as f64,
-        Element::U64 => whole as u64 as f64,
         Element::F32 => sum as f32 as f64,
         Element::F64 => sum,
+        _ => for_element!(element, T => sum as i64 as T as f64),
     }
 }
 
@@ -147,7 +99,7 @@ impl Case {
         let axes = random.usize(1..=most_axes);
         let shape: Vec<_> = (0..axes).map(|_| random.usize(1..if axes < 3 { 40 } else { 9 })).collect();
         let mut input = {
-            let element = ELEMENTS[random.usize(..ELEMENTS.len())];
+            let element = Element::ALL[random.usize(..Element::ALL.len())];
             Array::new(&mut random, element, &shape)
         };
         for index in indices(&shape) {
@@ -156,7 +108,7 @@ impl Case {
             let value = random.i64(if is_wide { 0 } else { -100 }..1000);
             input.set(&index, value);
         }
-        let element = ELEMENTS[random.usize(..ELEMENTS.len())];
+        let element = Element::ALL[random.usize(..Element::ALL.len())];
         let output = Array::new(&mut random, element, &shape);
         let border = BorderMode::ALL[random.usize(..5)];
         Self { random, input, output, border, value: 7.5 }

@@ -1,6 +1,6 @@
 //! Pictures in other types and channels than their files hold.
 
-use faltung::{AnyImage, Image, Pixel, PixelType, Result, white};
+use faltung::{AnyImage, Image, Pixel, PixelType, Result, for_pixel_type, white};
 
 /// Parts of red, green and blue in the luminance: those of scikit-image's `rgb2gray`, which the tutorial calls (from
 /// ITU-R BT.709).
@@ -68,11 +68,7 @@ pub(super) fn converted(pixels: &AnyImage, kind: PixelType, channels: usize) -> 
     let of_pixel = |pixel| (0..channels).map(move |channel| value(pixel, channel) / from * to);
     let values = image.values().chunks_exact(image.channels()).flat_map(of_pixel).collect();
     let image = Image::new(image.width(), image.height(), channels, values)?;
-    Ok(match kind {
-        PixelType::U8 => image.map(u8::from_f32).into(),
-        PixelType::U16 => image.map(u16::from_f32).into(),
-        PixelType::F32 => image.into(),
-    })
+    Ok(for_pixel_type!(kind, T => image.map(T::from_f32).into()))
 }
 
 #[cfg(test)]

@@ -7,9 +7,8 @@ use super::clocks::{Clocks, Reading, Sensor};
 use super::drift::Drift;
 use super::stats::Summary;
 use super::verify::{Deviation, Expected, Wrong};
-use crate::files::each_type;
 use crate::resident::{self, AnyResident};
-use faltung::{AnyImage, Device, Error, ErrorBound, Image, Pixel, Prepared, Problem, Result, VariantChoice};
+use faltung::{AnyImage, Device, Error, ErrorBound, Image, Pixel, Prepared, Problem, Result, VariantChoice, each_type};
 
 /// What can be measured: a problem that is prepared on a device, or a mock in a test.
 pub trait Executor {

@@ -16,12 +16,12 @@ use super::system::{Build, Machine};
 use super::verify::Expected;
 use super::workload::BenchImage;
 use super::{Event, Settings, Wanted, cache};
-use crate::files::each_type;
 use crate::samples::{self, ImageSize, MaskSize};
 use faltung::memory::{self, Reservation};
 use faltung::plan::{Limits, Plan};
 use faltung::{
     Accuracy, AnyImage, Device, DeviceChoice, Error, Filter, Image, PixelFormat, Problem, Result, VariantChoice,
+    each_type,
 };
 
 /// The shortest batch on a GPU. A launch and the resolution of its events (0.5 µs) are short against it.

@@ -15,7 +15,7 @@ use crate::compare::{self, Comparison, POISON};
 use crate::oracle::Oracle;
 use crate::resident;
 use faltung::plan::VariantChoice;
-use faltung::{Accuracy, AnyImage, Device, Error, ErrorBound, Image, Pixel, PixelType, Problem, Result};
+use faltung::{Accuracy, AnyImage, Device, Error, ErrorBound, Image, Pixel, Problem, Result, for_pixel_type};
 
 /// A method of the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,11 +93,8 @@ impl Checker {
                 let mut sums = vec![POISON; plane.values().len()];
                 faltung::reference(problem, plane.values(), &mut sums);
                 let sums = Image::new(problem.width(), problem.height(), 1, sums).expect("the plane has the same size");
-                planes.push(sums.map(|sum| match self.case.format.output {
-                    PixelType::U8 => u8::from_f32(sum).to_f32(),
-                    PixelType::U16 => u16::from_f32(sum).to_f32(),
-                    PixelType::F32 => sum,
-                }));
+                let output = self.case.format.output;
+                planes.push(for_pixel_type!(output, T => sums.map(|sum| T::from_f32(sum).to_f32())));
             }
             let reference = Image::from_channels(&planes).expect("the planes have one size");
             Right { oracles, reference }

@@ -1,8 +1,8 @@
 //! Alpha where a format can't hold it as it is: multiplied with colours, or at all.
 
-use faltung::{Image, Pixel, white};
+use faltung::{Image, Pixel, each_type, white};
 
-use super::{AnyImage, Format, Picture, each_type};
+use super::{AnyImage, Format, Picture};
 use crate::Result;
 
 /// The picture with its colours divided by alpha. None if the format holds it as it is.

@@ -95,18 +95,6 @@ const MOST_PIPED: u64 = 1 << 30;
 /// The path of the standard input.
 pub const STANDARD_INPUT: &str = "/dev/stdin";
 
-macro_rules! each_type {
-    ($pixels:expr, $image:ident => $body:expr) => {
-        match $pixels {
-            faltung::AnyImage::U8($image) => $body,
-            faltung::AnyImage::U16($image) => $body,
-            faltung::AnyImage::F32($image) => $body,
-        }
-    };
-}
-
-pub(crate) use each_type;
-
 /// A picture: its pixels and the metadata that this program keeps.
 ///
 /// ```

@@ -2,10 +2,10 @@
 
 use image::metadata::Orientation;
 
+use super::AnyImage;
 use super::metadata::swaps_sides;
-use super::{AnyImage, each_type};
 use crate::Result;
-use faltung::{Image, Pixel, memory};
+use faltung::{Image, Pixel, each_type, memory};
 
 /// The values in their upright order.
 pub(super) fn apply(pixels: AnyImage, orientation: Orientation) -> Result<AnyImage> {

@@ -9,6 +9,7 @@ use kernels_gpu::ndimage::{self, Instance, Task};
 use super::DeviceArray;
 use super::tiles;
 use crate::nd::axis::before;
+use crate::nd::convert::name;
 use crate::nd::line_filter::is_odd;
 use crate::nd::{Correlation, Element, Layout, Lines, Sums};
 use crate::{Error, Result};
@@ -26,22 +27,6 @@ pub(crate) struct ArrayLaunch {
     pub(crate) params: ArrayParams,
     /// The list that the kernel reads. It may be empty.
     pub(crate) list: Vec<u64>,
-}
-
-/// The name that the kernels have for a type of elements.
-fn name(element: Element) -> &'static str {
-    match element {
-        Element::Bool | Element::U8 => "u8",
-        Element::I8 => "i8",
-        Element::I16 => "i16",
-        Element::U16 => "u16",
-        Element::I32 => "i32",
-        Element::U32 => "u32",
-        Element::I64 => "i64",
-        Element::U64 => "u64",
-        Element::F32 => "f32",
-        Element::F64 => "f64",
-    }
 }
 
 /// How a result of a type is stored.

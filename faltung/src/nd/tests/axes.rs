@@ -247,7 +247,7 @@ fn bands_of_rows() {
         let mut case = Case::new(seed, 1);
         let random = &mut case.random;
         let shape = [random.usize(1..90), random.usize(1..50)];
-        let [from, to] = std::array::from_fn(|_| ELEMENTS[random.usize(..ELEMENTS.len())]);
+        let [from, to] = std::array::from_fn(|_| Element::ALL[random.usize(..Element::ALL.len())]);
         let mut input = Array::new(random, from, &shape);
         for index in indices(&shape) {
             // A negative number would be a large one of these types.

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail, ensure};
 use faltung::chunked::{ChunkGrid, ChunkSink, ChunkedFilter, Failure, Progress, Report, Stage, WindowSource};
-use faltung::{Device, Filter, PixelFormat, PixelType, Problem, memory};
+use faltung::{Device, Filter, PixelFormat, Problem, for_pixel_type, memory};
 use host::chunked::{ImageInfo, NpySink, OpenedSource, TILE, Task, TiffSink, Value, ZarrOptions, ZarrSink, is_zarr};
 use host::files::{self, DeferredSync, Format, Metadata, escaped};
 
@@ -56,17 +56,7 @@ pub(super) fn run(args: &Args, steps: &Steps) -> Result<Outcome> {
     if args.memory.is_some() {
         host::return_freed_memory();
     }
-    match (info.pixel, result.pixel) {
-        (PixelType::U8, PixelType::U8) => job.run::<u8, u8>(),
-        (PixelType::U8, PixelType::U16) => job.run::<u8, u16>(),
-        (PixelType::U8, PixelType::F32) => job.run::<u8, f32>(),
-        (PixelType::U16, PixelType::U8) => job.run::<u16, u8>(),
-        (PixelType::U16, PixelType::U16) => job.run::<u16, u16>(),
-        (PixelType::U16, PixelType::F32) => job.run::<u16, f32>(),
-        (PixelType::F32, PixelType::U8) => job.run::<f32, u8>(),
-        (PixelType::F32, PixelType::U16) => job.run::<f32, u16>(),
-        (PixelType::F32, PixelType::F32) => job.run::<f32, f32>(),
-    }
+    for_pixel_type!(info.pixel, T => for_pixel_type!(result.pixel, U => job.run::<T, U>()))
 }
 
 /// The filter, if the arguments go together.

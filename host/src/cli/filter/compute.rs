@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use faltung::{
     Accuracy, AnyImage, Border, Device, Error, Filter, Image, Mask, Pixel, PixelFormat, PixelType, Prepared, Problem,
-    VariantChoice,
+    VariantChoice, for_pixel_type,
 };
 
 /// One convolution of a picture.
@@ -253,11 +253,7 @@ pub(super) fn trial(
 
 /// Seconds for each value of a gradient with noise, measured.
 fn pace(convolution: &Prepared) -> faltung::Result<f64> {
-    match convolution.problem().format().input {
-        PixelType::U8 => pace_of::<u8>(convolution),
-        PixelType::U16 => pace_of::<u16>(convolution),
-        PixelType::F32 => pace_of::<f32>(convolution),
-    }
+    for_pixel_type!(convolution.problem().format().input, T => pace_of::<T>(convolution))
 }
 
 fn pace_of<T: Pixel>(convolution: &Prepared) -> faltung::Result<f64> {
@@ -305,11 +301,7 @@ fn coefficients(filter: &Filter) -> f64 {
 
 /// Filters values of one type to values of any type.
 fn convolve<T: Pixel>(convolution: &Prepared, image: &Image<T>, output: PixelType) -> faltung::Result<()> {
-    match output {
-        PixelType::U8 => convolution.apply::<T, u8>(image).map(drop),
-        PixelType::U16 => convolution.apply::<T, u16>(image).map(drop),
-        PixelType::F32 => convolution.apply::<T, f32>(image).map(drop),
-    }
+    for_pixel_type!(output, U => convolution.apply::<T, U>(image).map(drop))
 }
 
 #[cfg(test)]

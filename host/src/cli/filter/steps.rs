@@ -5,7 +5,7 @@
 //! bit-exact with each other where both are possible.
 
 use anyhow::{Result, bail};
-use faltung::{AnyImage, Border, Filter, Image, Pixel, PixelType, Problem, white};
+use faltung::{AnyImage, Border, Filter, Image, Pixel, PixelType, Problem, each_type, for_pixel_type, white};
 use host::files::{Content, Picture};
 use rayon::prelude::*;
 
@@ -172,11 +172,7 @@ impl Steps {
         picture: &Picture,
         output: PixelType,
     ) -> host::Result<(AnyImage, Saturation)> {
-        match &picture.pixels {
-            AnyImage::U8(image) => self.apply_to(compute, image, picture, output),
-            AnyImage::U16(image) => self.apply_to(compute, image, picture, output),
-            AnyImage::F32(image) => self.apply_to(compute, image, picture, output),
-        }
+        each_type!(&picture.pixels, image => self.apply_to(compute, image, picture, output))
     }
 
     fn apply_to<T: Pixel>(
@@ -186,16 +182,9 @@ impl Steps {
         picture: &Picture,
         output: PixelType,
     ) -> host::Result<(AnyImage, Saturation)> {
-        fn converted<U: Pixel>((image, saturation): (Image<U>, Saturation)) -> (AnyImage, Saturation)
-        where
-            AnyImage: From<Image<U>>,
-        {
-            (image.into(), saturation)
-        }
-        Ok(match output {
-            PixelType::U8 => converted(self.convert::<T, u8>(compute, image, picture)?),
-            PixelType::U16 => converted(self.convert::<T, u16>(compute, image, picture)?),
-            PixelType::F32 => converted(self.convert::<T, f32>(compute, image, picture)?),
+        for_pixel_type!(output, U => {
+            let (image, saturation) = self.convert::<T, U>(compute, image, picture)?;
+            Ok((image.into(), saturation))
         })
     }
 
