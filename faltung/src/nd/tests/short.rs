@@ -118,8 +118,8 @@ fn check(random: &mut fastrand::Rng, from: Element, to: Element, length: usize, 
 #[test]
 fn short_lines_have_the_bits_of_scipys_sums() {
     let mut random = fastrand::Rng::with_seed(1);
-    for (element, length) in ELEMENTS.into_iter().flat_map(|element| (1..37).map(move |length| (element, length))) {
-        let other = random.choice(ELEMENTS).unwrap();
+    for (element, length) in Element::ALL.into_iter().flat_map(|element| (1..37).map(move |length| (element, length))) {
+        let other = random.choice(Element::ALL).unwrap();
         check(&mut random, element, element, length, false);
         check(&mut random, element, other, length, false);
         check(&mut random, element, element, length, true);
