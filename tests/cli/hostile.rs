@@ -80,6 +80,34 @@ fn cut_files_are_errors() {
     }
 }
 
+/// Sides that the file can't have are an error at once.
+#[test]
+fn impossible_sides_are_errors() {
+    let place = Place::new();
+    let files: std::collections::HashMap<_, _> = every_format().into_iter().collect();
+    let refused = |name: &str, bytes: &[u8]| {
+        let path = place.path(name);
+        fs::write(&path, bytes).unwrap();
+        Picture::read(&path).unwrap_err().to_string()
+    };
+    let at = |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).position(|found| found == what).unwrap();
+
+    let (name, jpeg) = files.iter().find(|(name, _)| name.ends_with(".jpg")).unwrap();
+    let mut jpeg = jpeg.clone();
+    let sides = at(&jpeg, &[0xff, 0xc0]) + 5;
+    jpeg[sides..sides + 4].fill(0xff);
+    assert!(refused(name, &jpeg).contains("bytes can't hold 65535 x 65535 pixels"));
+
+    let (name, exr) = files.iter().find(|(name, _)| name.ends_with(".exr")).unwrap();
+    for window in ["displayWindow", "dataWindow"] {
+        let mut exr = exr.clone();
+        // After the name: the type "box2i", the length and the first column.
+        let first = at(&exr, format!("{window}\0box2i\0").as_bytes()) + window.len() + 1 + 6 + 4;
+        exr[first..first + 4].copy_from_slice(&i32::MAX.to_le_bytes());
+        assert!(refused(name, &exr).contains("a window without columns or rows"), "{window}");
+    }
+}
+
 /// Damaged at random places, each file is an error or a picture.
 #[test]
 fn damaged_files_are_errors_or_pictures() {

@@ -95,13 +95,13 @@ fn number(value: &[u8], at: usize) -> u64 {
     u64::from(bytes.map_or(0, u32::from_le_bytes))
 }
 
-/// Columns and rows of a window: its first and last column and row, both within.
+/// Columns and rows of a window: its first and last column and row, both within. 0 if the last one is before the first.
 fn window(value: &[u8]) -> Option<(u64, u64)> {
     let side = |first: usize, last: usize| {
         let corner = |at| i64::from(number(value, at) as u32 as i32);
-        u64::try_from(corner(last) - corner(first) + 1).ok()
+        u64::try_from(corner(last) - corner(first) + 1).unwrap_or(0)
     };
-    (value.len() == 16).then(|| Some((side(0, 8)?, side(4, 12)?))).flatten()
+    (value.len() == 16).then(|| (side(0, 8), side(4, 12)))
 }
 
 /// The bytes of a pixel: each channel has a name, 0, a type of 4 bytes and 12 bytes more.
@@ -117,6 +117,9 @@ fn pixel_bytes(mut channels: &[u8]) -> u64 {
 impl Part {
     fn check(&self) -> Result<(), String> {
         let (Some(display), Some(data)) = (self.display, self.data) else { return Ok(()) };
+        if [display.0, display.1, data.0, data.1].contains(&0) {
+            return Err("is damaged: a window without columns or rows".into());
+        }
         let area = |(width, height): (u64, u64)| width.saturating_mul(height);
         let (tile_width, tile_height) = self.tile.unwrap_or((data.0, self.rows.min(data.1)));
         // A block is held as it is compressed, decompressed, and unpacked.

@@ -41,6 +41,12 @@ impl Frame {
         limits::peak(limits::multiple(ImageFormat::Jpeg, self.progressive), self.bytes()).saturating_add(padding)
     }
 
+    /// The fewest bits of coded data: a code for each block of up to 32 x 32 pixels.
+    fn fewest_bits(self) -> u64 {
+        let blocks = |side: u16| u64::from(side.div_ceil(32));
+        blocks(self.width) * blocks(self.height)
+    }
+
     /// Bytes of the decoded values: grey, or RGB.
     pub(super) fn bytes(self) -> u64 {
         u64::from(self.width) * u64::from(self.height) * if self.components == 1 { 1 } else { 3 }
@@ -65,6 +71,10 @@ pub(super) fn scan(reader: &mut (impl BufRead + Seek)) -> Result<(Scan, Frame), 
     scan.metadata.jpeg_sampling = frame.sampling;
     scan.metadata.icc_profile = whole_profile(&profile);
     coded_data_fits(scan.kept.len(), frame.bytes())?;
+    if scan.kept.len().saturating_mul(8) < frame.fewest_bits() {
+        let (bytes, Frame { width, height, .. }) = (scan.kept.len(), frame);
+        return Err(format!("is cut off: its {bytes} bytes can't hold {width} x {height} pixels"));
+    }
     Ok((scan, frame))
 }
 
