@@ -131,19 +131,25 @@ pub(crate) fn has_overlap(size: usize, shape: &[usize], strides: &[isize]) -> bo
     if shape.contains(&0) {
         return false;
     }
-    let mut axes: Vec<_> = shape
-        .iter()
-        .zip(strides)
-        .filter(|&(&length, _)| length > 1)
-        .map(|(&length, stride)| (stride.unsigned_abs(), length))
-        .collect();
-    axes.sort_unstable();
-    let mut span = size;
-    for (stride, length) in axes {
-        if stride < span {
-            return true;
-        }
-        span = span.saturating_add(stride.saturating_mul(length - 1));
+    let axes = || {
+        let axes = shape.iter().zip(strides).filter(|&(&length, _)| length > 1);
+        axes.map(|(&length, stride)| (stride.unsigned_abs(), length))
+    };
+    // Most arrays have the narrowest axis last. They need no memory here.
+    if are_apart(size, axes().rev()) {
+        return false;
     }
-    false
+    let mut sorted: Vec<_> = axes().collect();
+    sorted.sort_unstable();
+    !are_apart(size, sorted)
+}
+
+/// Whether the stride of each axis is at least what the axes before it span.
+fn are_apart(size: usize, axes: impl IntoIterator<Item = (usize, usize)>) -> bool {
+    let mut span = size;
+    axes.into_iter().all(|(stride, length)| {
+        let is_apart = stride >= span;
+        span = span.saturating_add(stride.saturating_mul(length - 1));
+        is_apart
+    })
 }
