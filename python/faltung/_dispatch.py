@@ -155,8 +155,9 @@ def separable_image(array, output, passes, cval, exact):
     return fit and _image(array, column, row, (len(column), len(row)), output, mode, cval, origins)
 
 
-def filter_all_axes(array, weights, mode, cval):
-    """Filters an array along each of its axes into a new array, with all arguments but these at their defaults.
+def filter_all_axes(array, weights, output, mode, cval):
+    """Filters an array along each of its axes, with all arguments but these at their defaults. Returns the result: a
+    new array, or on a device `output`.
 
     `weights` may be the size of a mean. Returns None where the long way is needed, which knows all arrays and errors.
     On small arrays that takes longer than the filter.
@@ -165,9 +166,9 @@ def filter_all_axes(array, weights, mode, cval):
     if code is None:
         return None
     if type(array) is not np.ndarray:
-        return _native.filter_all_axes(array, weights, code, cval)
+        return _native.filter_all_axes(array, weights, output, code, cval)
     dtype = array.dtype
-    if dtype.char not in REAL_TYPES or not dtype.isnative or not array.ndim or type(cval) is not float:
+    if output is not None or dtype.char not in REAL_TYPES or not dtype.isnative or not array.ndim or type(cval) is not float:
         return None
     if dtype.char == "f":
         return _smoothed_picture(array, weights, MODE_NAMES[code], cval)

@@ -149,16 +149,16 @@ def gaussian1d(array, sigma, axis, order, output, mode, cval, truncate, radius, 
     return correlate1d(array, weights, axis, output, mode, cval, 0, exact)
 
 
-def _may_take_one_call(array, output, axes, exact):
+def _may_take_one_call(array, axes, exact):
     """Whether one call of the library may do all: on small arrays the arguments take longer than the filter."""
-    return output is None and axes is None and not exact and type(array) is not OnDevice
+    return axes is None and not exact and type(array) is not OnDevice
 
 
 def gaussian(array, sigma, order, output, mode, cval, truncate, radius, axes, exact):
     is_plain = type(sigma) in (int, float) and type(order) is int and type(radius) in (int, type(None))
-    if _may_take_one_call(array, output, axes, exact) and is_plain and sigma > 1e-15 and order == 0:
+    if _may_take_one_call(array, axes, exact) and is_plain and sigma > 1e-15 and order == 0:
         weights = _gaussian_weights(sigma, 0, _gaussian_radius(sigma, truncate, radius))
-        result = filter_all_axes(array, weights, mode, cval)
+        result = filter_all_axes(array, weights, output, mode, cval)
         if result is not None:
             return result
     array = as_input(array)
@@ -233,8 +233,8 @@ def _whole_size(size):
 def uniform(array, size, output, mode, cval, origin, axes, exact):
     """A mean along each axis."""
     is_plain = type(size) is int and type(origin) is int
-    if _may_take_one_call(array, output, axes, exact) and is_plain and size > 1 and origin == 0:
-        result = filter_all_axes(array, size, mode, cval)
+    if _may_take_one_call(array, axes, exact) and is_plain and size > 1 and origin == 0:
+        result = filter_all_axes(array, size, output, mode, cval)
         if result is not None:
             return result
     array = as_input(array)
@@ -378,8 +378,8 @@ def gaussian_gradient_magnitude(array, sigma, output, mode, cval, axes, options,
 
 
 def correlate_or_convolve(array, weights, output, mode, cval, origin, is_convolution, axes, exact):
-    if _may_take_one_call(array, output, axes, exact) and type(array) is not np.ndarray:
-        result = _native.filter_picture(array, weights, mode, cval, origin, is_convolution)
+    if _may_take_one_call(array, axes, exact) and type(array) is not np.ndarray:
+        result = _native.filter_picture(array, weights, output, mode, cval, origin, is_convolution)
         if result is not None:
             return result
     array = as_input(array)

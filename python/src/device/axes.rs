@@ -33,15 +33,17 @@ pub(super) fn device_filter_axes(
     filter_axes(input, output, axis_filters(&filters, cval)?, exact)
 }
 
-/// Filters an array along each of its axes into a new array of its library; None, and nothing done, for arrays that are
-/// on no device, and for arguments that are not these.
+/// Filters an array along each of its axes into ``output``, or into a new array of its library; None, and nothing done,
+/// for arrays that are on no device, and for arguments that are not these.
 ///
-/// ``filter`` is an array of weights, or the size of a mean; its origin is 0. ``mode`` is the code of a mode, ``cval``
+/// ``filter`` is an array of weights, or the size of a mean; its origin is 0. ``output`` is None or an array of the same
+/// shape and type that shares no memory with the input. ``mode`` is the code of a mode, ``cval``
 /// the value outside for "constant".
 #[pyfunction]
 pub(super) fn filter_all_axes<'py>(
     array: &Bound<'py, PyAny>,
     filter: &Bound<'py, PyAny>,
+    output: &Bound<'py, PyAny>,
     mode: u32,
     cval: &Bound<'py, PyAny>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
@@ -57,7 +59,7 @@ pub(super) fn filter_all_axes<'py>(
         return Ok(None);
     }
     let filters = (0..axes).map(|axis| (kind.clone(), Lines { axis, origin: 0, border, value })).collect();
-    let (object, output) = libraries::like(&array)?;
+    let Some((object, output)) = libraries::result_array(&array, output)? else { return Ok(None) };
     Ok(filter_axes(&array, &output, filters, false)?.then_some(object))
 }
 

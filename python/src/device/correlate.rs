@@ -142,12 +142,13 @@ pub(super) fn correlate2d_f32(
     correlate(&array, &output, &window, mode, cval)
 }
 
-/// Correlates a two-dimensional array of real numbers with weights into a new array of its library; None, and nothing
-/// done, for arrays that are on no device, for arguments that are not these, and for ``float32`` where
-/// `correlate2d_f32` returns False. A convolution if ``is_convolution``.
+/// Correlates a two-dimensional array of real numbers with weights into ``output``, or into a new array of its library;
+/// None, and nothing done, for arrays that are on no device, for arguments that are not these, and for ``float32``
+/// where `correlate2d_f32` returns False. A convolution if ``is_convolution``.
 ///
-/// ``weights`` is a NumPy array of ``float64`` with two axes, ``mode`` a name of SciPy's, ``cval`` the value outside
-/// for "constant", ``origin`` the origin of both axes. It is `ndimage.correlate` and `convolve` in one call, for small
+/// ``weights`` is a NumPy array of ``float64`` with two axes, ``output`` None or an array of the same shape and type
+/// that shares no memory with the input, ``mode`` a name of SciPy's, ``cval`` the value outside for "constant",
+/// ``origin`` the origin of both axes. It is `ndimage.correlate` and `convolve` in one call, for small
 /// arrays: there the arguments take longer than the filter.
 ///
 /// Raises what `wrap` raises, ``MemoryError``, ``RuntimeError`` with the driver's text.
@@ -155,6 +156,7 @@ pub(super) fn correlate2d_f32(
 pub(super) fn filter_picture<'py>(
     array: &Bound<'py, PyAny>,
     weights: &Bound<'py, PyAny>,
+    output: &Bound<'py, PyAny>,
     mode: &Bound<'py, PyAny>,
     cval: &Bound<'py, PyAny>,
     origin: &Bound<'py, PyAny>,
@@ -184,7 +186,7 @@ pub(super) fn filter_picture<'py>(
         window.origins = (row, column);
     }
     if array.get().is_f32(py)? {
-        let (object, output) = libraries::like(&array)?;
+        let Some((object, output)) = libraries::result_array(&array, output)? else { return Ok(None) };
         return Ok(correlate(&array, &output, &window, mode, cval)?.then_some(object));
     }
     let has_anchor = anchor(rows, origin).is_some() && anchor(columns, origin).is_some();
@@ -195,7 +197,7 @@ pub(super) fn filter_picture<'py>(
     let (shape, origins) = ([rows, columns], [window.origins.0, window.origins.1]);
     let correlation =
         Correlation { weights: &window.weights, shape: &shape, origins: &origins, border: mode, value: cval };
-    let (object, output) = libraries::like(&array)?;
+    let Some((object, output)) = libraries::result_array(&array, output)? else { return Ok(None) };
     ndimage::enqueue_correlation(&array, &output, &correlation, Sums::F64)?;
     Ok(Some(object))
 }

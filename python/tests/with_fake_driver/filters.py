@@ -227,9 +227,14 @@ def test_filters_along_all_axes_take_one_call(cupy, dtype, mode):
     weights = np.exp(-np.arange(-2, 3) ** 2 / 0.5)
     weights /= weights.sum()
     for cval in 0, 3.5:
-        native = [faltung._native.filter_all_axes(array, w, faltung._native.MODES[mode], cval) for w in (weights, 5, 200)]
+        code = faltung._native.MODES[mode]
+        native = [faltung._native.filter_all_axes(array, w, None, code, cval) for w in (weights, 5, 200)]
+        outputs = [cupy.ndarray(values.shape, dtype) for _ in native]
+        for w, output in zip((weights, 5, 200), outputs):
+            assert faltung._native.filter_all_axes(array, w, output, code, cval) is output
         found = [
             *native,
+            *outputs,
             faltung.ndimage.gaussian_filter(array, 0.5, mode=mode, cval=cval),
             faltung.ndimage.uniform_filter(array, 5, mode=mode, cval=cval),
             faltung.ndimage.uniform_filter(array, 200, mode=mode, cval=cval),
@@ -237,15 +242,16 @@ def test_filters_along_all_axes_take_one_call(cupy, dtype, mode):
         expected = [
             scipy.ndimage.gaussian_filter(values, 0.5, mode=mode, cval=cval),
             *(scipy.ndimage.uniform_filter(values, size, mode=mode, cval=cval) for size in (5, 200)),
-        ] * 2
+        ] * 3
         for result, right in zip(found, expected):
             assert type(result) is cupy.ndarray and result.dtype == values.dtype
             assert np.abs(result.get().astype("f8") - right.astype("f8")).max() <= tolerance
     # All else takes the long way, which knows the errors, too.
     reflect = faltung._native.MODES["reflect"]
     for given in (values, [[1.0]], cupy.ndarray(values.shape, "c8", values.astype("c8"))):
-        assert faltung._native.filter_all_axes(given, 3, reflect, 0.0) is None
-    assert faltung._native.filter_all_axes(array, 3, reflect, 1j) is None
+        assert faltung._native.filter_all_axes(given, 3, None, reflect, 0.0) is None
+    assert faltung._native.filter_all_axes(array, 3, None, reflect, 1j) is None
+    assert faltung._native.filter_all_axes(array, 3, array, reflect, 0.0) is None
     with pytest.raises(RuntimeError, match="boundary mode not supported"):
         faltung.ndimage.gaussian_filter(array, 1.0, mode="mirrors")
     with pytest.raises(TypeError, match="cval must be a real number, not 1j"):

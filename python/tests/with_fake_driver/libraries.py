@@ -68,19 +68,24 @@ def test_small_pictures_take_one_call(cupy, function, type_):
     tolerance = {"f4": 1e-2, "f8": 1e-10}.get(type_, 0)
     for shape, origin, mode in [((3, 3), 0, "reflect"), ((2, 4), 0, "wrap"), ((4, 3), -1, "mirror"), ((5, 6), 2, "constant")]:
         weights = random.random(shape) - 0.3
-        native = faltung._native.filter_picture(array, weights, mode, 1.5, origin, function == "convolve")
+        native = faltung._native.filter_picture(array, weights, None, mode, 1.5, origin, function == "convolve")
+        output = cupy.ndarray(values.shape, type_)
+        assert faltung._native.filter_picture(array, weights, output, mode, 1.5, origin, function == "convolve") is output
         result = ours(array, weights, mode=mode, cval=1.5, origin=origin)
-        for found in (native, result):
+        for found in (native, output, result):
             assert type(found) is cupy.ndarray and found.dtype == values.dtype
             expected = right(values, weights, mode=mode, cval=1.5, origin=origin)
             assert np.abs(found.get().astype("f8") - expected.astype("f8")).max() <= tolerance
     # All else takes the long way, which knows the errors, too.
     for weights, origin, cval in [([[1, 2]], 0, 0.0), (WEIGHTS, (0, 0), 0.0), (WEIGHTS, 0, 1j), (WEIGHTS, 0.5, 0.0)]:
-        assert faltung._native.filter_picture(array, weights, "reflect", cval, origin, False) is None
+        assert faltung._native.filter_picture(array, weights, None, "reflect", cval, origin, False) is None
     for given in (values, cupy.ndarray(values.shape, "c8", values.astype("c8")), cupy.ndarray((40,), "f4", values[0].astype("f4")), [[1.0]]):
-        assert faltung._native.filter_picture(given, WEIGHTS, "reflect", 0.0, 0, False) is None
-    assert faltung._native.filter_picture(array, WEIGHTS, "mirrors", 0.0, 0, False) is None
-    assert faltung._native.filter_picture(array, WEIGHTS, "reflect", 0.0, 2, False) is None, "outside of the window"
+        assert faltung._native.filter_picture(given, WEIGHTS, None, "reflect", 0.0, 0, False) is None
+    assert faltung._native.filter_picture(array, WEIGHTS, None, "mirrors", 0.0, 0, False) is None
+    assert faltung._native.filter_picture(array, WEIGHTS, None, "reflect", 0.0, 2, False) is None, "outside of the window"
+    others = [array, values, "f4", np.float32, cupy.ndarray((40, 12), type_), cupy.ndarray((12, 40), "i8")]
+    for output in others:
+        assert faltung._native.filter_picture(array, WEIGHTS, output, "reflect", 0.0, 0, False) is None, output
     with pytest.raises(RuntimeError, match="boundary mode not supported"):
         ours(array, WEIGHTS, mode="mirrors")
     with pytest.raises(ValueError, match="Invalid origin"):
