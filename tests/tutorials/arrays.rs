@@ -1,10 +1,10 @@
 //! Kernels on one-dimensional arrays: the CuPy notebook's.
 
 use faltung::Device;
-use host::tutorial::launch::{
-    AddConstant, AdjustBrightness, FinalSum, Launcher, MeanNaive, MeanShared, MeanVectors, NormaliseAndClip,
-    SumReduction, SumShuffle,
-};
+use host::tutorial::launch::{InBlocks, Launcher};
+use kernels_gpu::tutorials::mean_1d::{MeanFilter1dNaive, MeanFilter1dShared, MeanFilter1dVectors};
+use kernels_gpu::tutorials::pointwise::{AddConstant, AdjustBrightness2d, NormaliseAndClip};
+use kernels_gpu::tutorials::reduce::{FinalSum, SumReduction, SumShuffle};
 use libtest_mimic::Failed;
 
 use crate::data::{LENGTHS, U, close, gamma, launcher, same, values};
@@ -22,18 +22,19 @@ pub(crate) fn pointwise(device: &Device, seed: u64) -> Result<(), Failed> {
         {
             *place = special;
         }
-        let mut launcher = launcher(device)?;
+        let launcher = launcher(device)?;
         let from = launcher.upload("input", &input)?;
         let size = length as u32;
         let mut sums = launcher.allocate("sums", length)?;
-        launcher.launch(&AddConstant { input: &from, output: &mut sums, constant: 10.25, size, block })?;
+        launcher.launch(&InBlocks(block, AddConstant { input: &from, output: &mut sums, constant: 10.25, size }))?;
         let expected: Vec<f32> = input.iter().map(|&value| (f64::from(value) + 10.25) as f32).collect();
         same(&format!("add_constant, {length} by {block}"), &launcher.download(&sums)?, &expected)?;
 
         for scale in [3.0_f32, 0.0, -0.0, -7.5] {
             let (min, max) = (-1.0, 1.0);
             let mut clipped = launcher.allocate("clipped", length)?;
-            launcher.launch(&NormaliseAndClip { input: &from, output: &mut clipped, min, max, scale, size, block })?;
+            let call = NormaliseAndClip { input: &from, output: &mut clipped, min, max, scale, size };
+            launcher.launch(&InBlocks(block, call))?;
             let exact = |value: f32| if scale == 0.0 { 0.0 } else { f64::from(value) / f64::from(scale) };
             let expected: Vec<f32> = input.iter().map(|&value| (exact(value) as f32).clamp(min, max)).collect();
             same(
@@ -52,19 +53,12 @@ pub(crate) fn brightness(device: &Device, seed: u64) -> Result<(), Failed> {
         let image: Vec<f32> = (0..width * height).map(|_| 300.0 * random.f32() - 20.0).collect();
         for (block_x, block_y) in [(16, 16), (32, 1), (5, 3)] {
             for brightness in [50.0, -400.0, 0.0] {
-                let mut launcher = launcher(device)?;
+                let launcher = launcher(device)?;
                 let from = launcher.upload("image", &image)?;
                 let mut to = launcher.allocate("output", image.len())?;
                 let (width, height) = (width as u32, height as u32);
-                launcher.launch(&AdjustBrightness {
-                    image: &from,
-                    output: &mut to,
-                    brightness,
-                    width,
-                    height,
-                    block_x,
-                    block_y,
-                })?;
+                let call = AdjustBrightness2d { image: &from, output: &mut to, brightness, width, height };
+                launcher.launch(&InBlocks((block_x, block_y), call))?;
                 let expected: Vec<f32> = image.iter().map(|&value| (value + brightness).clamp(0.0, 255.0)).collect();
                 same(&format!("{width} x {height} by {block_x} x {block_y}"), &launcher.download(&to)?, &expected)?;
             }
@@ -103,22 +97,24 @@ pub(crate) fn means(device: &Device, seed: u64) -> Result<(), Failed> {
         for (radius, block) in
             [(0, 32), (1, 1), (2, 33), (3, 256), (5, 64), (8, 100), (8, 256), (40, 32), (300, 256), (1000, 64)]
         {
-            let mut launcher = launcher(device)?;
+            let launcher = launcher(device)?;
             let from = launcher.upload("input", &input)?;
             let size = length as u32;
             let mut naive = launcher.allocate("naive", length)?;
-            launcher.launch(&MeanNaive { input: &from, output: &mut naive, size, radius, block })?;
+            launcher.launch(&InBlocks(block, MeanFilter1dNaive { input: &from, output: &mut naive, size, radius }))?;
             let naive = launcher.download(&naive)?;
             let expected: Vec<_> = (0..length).map(|i| exact_mean(&input, i, radius.into())).collect();
             let what = format!("{length} elements, radius {radius}, block {block}");
             close(&what, &naive, &expected)?;
             let mut vectors = launcher.allocate("vectors", length)?;
-            launcher.launch(&MeanVectors { input: &from, output: &mut vectors, size, radius, block })?;
+            launcher
+                .launch(&InBlocks(block, MeanFilter1dVectors { input: &from, output: &mut vectors, size, radius }))?;
             same(&format!("{what}, vectors"), &launcher.download(&vectors)?, &naive)?;
             let window = 2 * radius + 1;
             for piece in [1, 5, window, window + 10].into_iter().filter(|&piece| piece > 3 || radius < 20) {
                 let mut shared = launcher.allocate("shared", length)?;
-                launcher.launch(&MeanShared { input: &from, output: &mut shared, size, radius, piece, block })?;
+                let call = MeanFilter1dShared { input: &from, output: &mut shared, size, radius, piece };
+                launcher.launch(&InBlocks(block, call))?;
                 same(&format!("{what}, piece {piece}"), &launcher.download(&shared)?, &naive)?;
             }
         }
@@ -127,20 +123,20 @@ pub(crate) fn means(device: &Device, seed: u64) -> Result<(), Failed> {
 }
 
 /// Both sums of an array: by the tree with this block and a serial pass, and by shuffles with this number of blocks.
-fn both_sums(launcher: &mut Launcher<'_>, input: &[f32], block: u32, blocks: u32) -> Result<[f32; 2], Failed> {
+fn both_sums(launcher: &Launcher, input: &[f32], block: u32, blocks: u32) -> Result<[f32; 2], Failed> {
     let from = launcher.upload("input", input)?;
     let size = input.len() as u32;
     let count = input.len().div_ceil(block as usize).max(1);
     let mut partial = launcher.allocate("partial sums", count)?;
     let mut total = launcher.allocate("total", 1)?;
-    launcher.launch(&SumReduction { input: &from, output: &mut partial, size, block })?;
+    launcher.launch(&InBlocks(block, SumReduction { input: &from, output: &mut partial, size }))?;
     launcher.launch(&FinalSum { partial_sums: &partial, total: &mut total, count: count as u32 })?;
     let tree = launcher.download(&total)?[0];
 
     let mut partial = launcher.allocate("partial sums", blocks as usize)?;
     let mut total = launcher.allocate("total", 1)?;
-    launcher.launch(&SumShuffle { input: &from, output: &mut partial, size, blocks })?;
-    launcher.launch(&SumShuffle { input: &partial, output: &mut total, size: blocks, blocks: 1 })?;
+    launcher.launch(&SumShuffle { input: &from, output: &mut partial, size })?;
+    launcher.launch(&SumShuffle { input: &partial, output: &mut total, size: blocks })?;
     Ok([tree, launcher.download(&total)?[0]])
 }
 
@@ -153,7 +149,7 @@ pub(crate) fn sums(device: &Device, seed: u64) -> Result<(), Failed> {
         let exact: f64 = input.iter().map(|&value| f64::from(value)).sum();
         let magnitude: f64 = input.iter().map(|&value| f64::from(value).abs()).sum();
         for (block, blocks) in BLOCKS_OF_TREES.into_iter().zip([1, 2, 3, 7, 32, 33, 300, 1, 5, 9]) {
-            let [tree, shuffles] = both_sums(&mut launcher(device)?, &input, block, blocks)?;
+            let [tree, shuffles] = both_sums(&launcher(device)?, &input, block, blocks)?;
             // Levels of the tree and additions of the serial pass; a thread's chain, ten exchanges, and once more.
             let depth = block.ilog2() as usize + 1 + length.div_ceil(block as usize);
             close(&format!("tree, {length} by {block}"), &[tree], &[(exact, gamma(depth) * magnitude)])?;
@@ -171,7 +167,7 @@ pub(crate) fn sums_of_integers(device: &Device, seed: u64) -> Result<(), Failed>
         let input: Vec<f32> = (0..length).map(|_| f32::from(random.u16(1..1000))).collect();
         let expected = input.iter().fold(0.0, |sum, &value| sum + f64::from(value)) as f32;
         for (block, blocks) in BLOCKS_OF_TREES.into_iter().zip([1, 2, 3, 7, 32, 33, 300, 1, 5, 9]) {
-            let found = both_sums(&mut launcher(device)?, &input, block, blocks)?;
+            let found = both_sums(&launcher(device)?, &input, block, blocks)?;
             same(&format!("{length} integers by {block}, {blocks}"), &found, &[expected; 2])?;
         }
     }

@@ -4,8 +4,11 @@ use std::path::PathBuf;
 
 use faltung::{AnyImage, Device, Filter, Image, Mask, Operation};
 use host::files::Picture;
-use host::tutorial::launch::{BoxBlur, BoxFromPrefixSums, BoxSumColumns, BoxSumRows, Launcher, RowPrefixSums};
+use host::tutorial::launch::Launcher;
 use kernels_gpu::abi::border::BorderMode;
+use kernels_gpu::tutorials::box_blur::BoxBlur;
+use kernels_gpu::tutorials::box_running::{BoxFromPrefixSums, RowPrefixSums};
+use kernels_gpu::tutorials::box_separable::{BoxSumColumns, BoxSumRows};
 use libtest_mimic::Failed;
 
 use crate::data::{launcher, pixels, same};
@@ -63,7 +66,7 @@ impl Case {
         self.sums(border).iter().map(|&sum| (sum as f64 / self.area() as f64).round_ties_even() as u8).collect()
     }
 
-    fn direct(&self, launcher: &mut Launcher<'_>) -> Result<Vec<u8>, Failed> {
+    fn direct(&self, launcher: &Launcher) -> Result<Vec<u8>, Failed> {
         let image = launcher.upload("image", &self.image)?;
         let mask = launcher.upload("mask", &vec![1.0 / self.area() as f32; self.area() as usize])?;
         let mut result = launcher.allocate("result", self.image.len())?;
@@ -81,7 +84,7 @@ impl Case {
         Ok(launcher.download(&result)?)
     }
 
-    fn separable(&self, launcher: &mut Launcher<'_>, border: BorderMode) -> Result<Vec<u8>, Failed> {
+    fn separable(&self, launcher: &Launcher, border: BorderMode) -> Result<Vec<u8>, Failed> {
         let image = launcher.upload("image", &self.image)?;
         let mut sums = launcher.allocate("sums", self.image.len())?;
         let mut result = launcher.allocate("result", self.image.len())?;
@@ -101,7 +104,7 @@ impl Case {
         Ok(launcher.download(&result)?)
     }
 
-    fn running(&self, launcher: &mut Launcher<'_>, strip: u32) -> Result<Vec<u8>, Failed> {
+    fn running(&self, launcher: &Launcher, strip: u32) -> Result<Vec<u8>, Failed> {
         let image = launcher.upload("image", &self.image)?;
         let mut prefix = launcher.allocate("prefix sums", self.image.len())?;
         let mut result = launcher.allocate("result", self.image.len())?;
@@ -142,15 +145,15 @@ fn within_a_unit(what: &str, found: &[u8], expected: &[f64]) -> Result<(), Faile
 
 fn check(device: &Device, case: &Case, strips: &[u32]) -> Result<(), Failed> {
     let what = case.describe();
-    let mut launcher = launcher(device)?;
+    let launcher = launcher(device)?;
     let exact: Vec<f64> = case.sums(BorderMode::Constant).iter().map(|&sum| sum as f64 / case.area() as f64).collect();
-    within_a_unit(&format!("all products, {what}"), &case.direct(&mut launcher)?, &exact)?;
+    within_a_unit(&format!("all products, {what}"), &case.direct(&launcher)?, &exact)?;
     for border in BorderMode::ALL {
-        same(&format!("separable, {what}, {border:?}"), &case.separable(&mut launcher, border)?, &case.exact(border))?;
+        same(&format!("separable, {what}, {border:?}"), &case.separable(&launcher, border)?, &case.exact(border))?;
     }
     let expected = case.exact(BorderMode::Constant);
     for &strip in strips {
-        same(&format!("running, {what}, strip {strip}"), &case.running(&mut launcher, strip)?, &expected)?;
+        same(&format!("running, {what}, strip {strip}"), &case.running(&launcher, strip)?, &expected)?;
     }
     Ok(())
 }
@@ -205,7 +208,7 @@ fn tutorial() -> Result<(Case, Vec<f64>), Failed> {
 /// Within 1 unit of SciPy; the exact ways within half a unit, and what the file is rounded by.
 pub(crate) fn scipy(device: &Device, _: u64) -> Result<(), Failed> {
     let (case, expected) = tutorial()?;
-    let mut launcher = launcher(device)?;
+    let launcher = launcher(device)?;
     let exactly = |what: &str, found: &[u8]| -> Result<(), Failed> {
         let most = found.iter().zip(&expected).map(|(&a, b)| (f64::from(a) - b).abs()).fold(0.0, f64::max);
         let right = most <= 0.5 + 1.0 / 512.0 + 1e-9;
@@ -214,11 +217,11 @@ pub(crate) fn scipy(device: &Device, _: u64) -> Result<(), Failed> {
         }
         Ok(())
     };
-    exactly("running sums", &case.running(&mut launcher, 50)?)?;
+    exactly("running sums", &case.running(&launcher, 50)?)?;
     // 19 billion loads are too many for the emulator.
     if !launcher.is_emulator() {
-        exactly("rows, then columns", &case.separable(&mut launcher, BorderMode::Constant)?)?;
-        within_a_unit("all products", &case.direct(&mut launcher)?, &expected)?;
+        exactly("rows, then columns", &case.separable(&launcher, BorderMode::Constant)?)?;
+        within_a_unit("all products", &case.direct(&launcher)?, &expected)?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use host::tutorial::launch::Launcher;
 use libtest_mimic::Failed;
 
 /// A launcher on a device with kernels.
-pub(crate) fn launcher(device: &Device) -> Result<Launcher<'_>> {
+pub(crate) fn launcher(device: &Device) -> Result<Launcher> {
     Ok(Launcher::new(device)?.expect("only the CPU has none"))
 }
 

@@ -4,9 +4,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cuda_emulator::{Emulator, Error as Found, Kind, Launch, Memory, Role};
 use faltung::{Device, Error};
-use host::tutorial::launch::{AddConstant, BoxSumColumns, HppConstant, Launcher, MeanShared, NumbaConvolve};
+use host::tutorial::launch::{InBlocks, Launcher};
 use kernels_gpu::cuda_std::prelude::*;
 use kernels_gpu::tutorials::box_blur::{BLOCK, box_blur, box_blur_in_place};
+use kernels_gpu::tutorials::box_separable::BoxSumColumns;
+use kernels_gpu::tutorials::hpp::HppConstant;
+use kernels_gpu::tutorials::mean_1d::MeanFilter1dShared;
+use kernels_gpu::tutorials::numba::NumbaConvolve;
+use kernels_gpu::tutorials::pointwise::AddConstant;
 use libtest_mimic::Failed;
 
 use crate::data::launcher;
@@ -192,16 +197,16 @@ pub(crate) fn missing_barrier() -> Result<(), Failed> {
     Ok(())
 }
 
-fn with_launcher(work: impl FnOnce(&mut Launcher<'_>) -> Result<(), Failed>) -> Result<(), Failed> {
-    work(&mut launcher(&Device::emulator(1))?)
+fn with_launcher(work: impl FnOnce(&Launcher) -> Result<(), Failed>) -> Result<(), Failed> {
+    work(&launcher(&Device::emulator(1))?)
 }
 
 pub(crate) fn short_arrays() -> Result<(), Failed> {
     with_launcher(|launcher| {
         let input = launcher.upload("input", &[1.0_f32; 10])?;
         let mut output = launcher.allocate("output", 9)?;
-        let result =
-            launcher.launch(&AddConstant { input: &input, output: &mut output, constant: 1.0, size: 10, block: 32 });
+        let call = AddConstant { input: &input, output: &mut output, constant: 1.0, size: 10 };
+        let result = launcher.launch(&InBlocks(32, call));
         require(
             matches!(result, Err(Error::Length { what: "output", required: 10, found: 9, .. })),
             format!("{result:?}"),
@@ -223,13 +228,14 @@ pub(crate) fn sizes() -> Result<(), Failed> {
         let mut output = launcher.allocate::<f32>("output", 10)?;
         for (size, block) in [(10, 0), (10, 1025), (1 << 29, 32)] {
             let (input, output) = (&input, &mut output);
-            let refused = launcher.launch(&AddConstant { input, output, constant: 1.0, size, block });
+            let refused = launcher.launch(&InBlocks(block, AddConstant { input, output, constant: 1.0, size }));
             let right = matches!(refused, Err(Error::TooLarge { .. } | Error::Number { .. }));
             require(right, format!("size {size}, block {block}: {refused:?}"))?;
         }
         for (radius, piece) in [(1, 0), (100_000, 200_001)] {
             let (input, output) = (&input, &mut output);
-            let refused = launcher.launch(&MeanShared { input, output, size: 10, radius, piece, block: 256 });
+            let refused =
+                launcher.launch(&InBlocks(256, MeanFilter1dShared { input, output, size: 10, radius, piece }));
             let right = matches!(refused, Err(Error::TooLarge { .. } | Error::Number { .. }));
             require(right, format!("radius {radius}, piece {piece}: {refused:?}"))?;
         }
@@ -252,10 +258,10 @@ pub(crate) fn sizes() -> Result<(), Failed> {
 
 pub(crate) fn other_launcher() -> Result<(), Failed> {
     let device = Device::emulator(1);
-    let (mut one, mut other) = (launcher(&device)?, launcher(&device)?);
+    let (one, other) = (launcher(&device)?, launcher(&device)?);
     let input = one.upload("input", &[1.0_f32])?;
     let mut output = other.allocate("output", 1)?;
-    let call = AddConstant { input: &input, output: &mut output, constant: 1.0, size: 1, block: 1 };
+    let call = InBlocks(1, AddConstant { input: &input, output: &mut output, constant: 1.0, size: 1 });
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     let outcome = catch_unwind(AssertUnwindSafe(|| other.launch(&call)));

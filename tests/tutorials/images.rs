@@ -1,8 +1,10 @@
 //! Numba's convolution and the course's, on images of all awkward sizes.
 
 use faltung::Device;
-use host::tutorial::launch::{HppConstant, HppTile, HppTileBusy, KernelCall, NumbaConvolve, NumbaConvolveByColumns};
+use host::tutorial::launch::KernelCall;
 use kernels_gpu::tutorials::hpp::HPP_MASK;
+use kernels_gpu::tutorials::hpp::{HppConstant, HppTile, HppTileBusy};
+use kernels_gpu::tutorials::numba::{NumbaConvolve, NumbaConvolveByColumns};
 use libtest_mimic::Failed;
 
 use crate::data::{close, gamma, launcher, values};
@@ -41,7 +43,7 @@ pub(crate) fn numba(device: &Device, seed: u64) -> Result<(), Failed> {
         let expected =
             numba_exact(&image, (rows as i64, columns as i64), &mask, (mask_size.0 as i64, mask_size.1 as i64));
         for by_columns in [false, true] {
-            let mut launcher = launcher(device)?;
+            let launcher = launcher(device)?;
             let (from, of_mask) = (launcher.upload("image", &image)?, launcher.upload("mask", &mask)?);
             let mut to = launcher.allocate("result", image.len())?;
             let (rows, columns) = (rows as u32, columns as u32);
@@ -100,8 +102,8 @@ pub(crate) fn hpp(device: &Device, seed: u64) -> Result<(), Failed> {
                 to[..3 * width].copy_from_slice(from);
             }
             for kernel in ["hpp_constant", "hpp_tile", "hpp_tile_busy"] {
-                let mut launcher = launcher(device)?;
-                launcher.set_constant(HPP_MASK, kernel, mask.first_chunk::<25>().expect("25 coefficients"))?;
+                let launcher = launcher(device)?;
+                launcher.set_constant::<HppTile<'_>>(HPP_MASK, &mask)?;
                 let from = launcher.upload("image", &spread)?;
                 let mut to = launcher.upload("result", &vec![-77.0; spread.len()])?;
                 let (image, result) = (&from, &mut to);

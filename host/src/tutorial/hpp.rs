@@ -3,7 +3,6 @@
 use std::cell::Cell;
 
 use cuda_emulator::Counts;
-use kernels_gpu::cuda_std::constant::ConstantMemory as _;
 use kernels_gpu::tutorials::hpp::{BLOCK_WIDTH, BUSY_BLOCK, CHANNELS, HPP_MASK, MASK_WIDTH, O_TILE_WIDTH};
 
 use super::judge::{self, CheckResult};
@@ -14,11 +13,13 @@ use crate::compare;
 use crate::oracle::Oracle;
 use crate::resident::Resident;
 use crate::samples::{self, MaskSize};
-use crate::tutorial::launch::{Array, HppConstant, HppTile, HppTileBusy, KernelCall, Launcher};
+use crate::tutorial::launch::{KernelCall, Launcher};
 use crate::units::digits;
+use cuda_launch::Buffer;
 use faltung::{
     Accuracy, Device, ErrorBound, Filter, Image, Operation, Pixel, PixelFormat, Problem, Result, VariantChoice,
 };
+use kernels_gpu::tutorials::hpp::{HppConstant, HppTile, HppTileBusy};
 
 /// The alignment of padded rows in bytes: a cache line.
 const BURST: usize = 128;
@@ -52,18 +53,18 @@ struct Work {
 
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     let mask = samples::mask(MaskSize::square(MASK_WIDTH as usize), session.options.seed, false)?;
-    let coefficients: [f32; HPP_MASK::LENGTH] = mask.coefficients().try_into().expect("a square of this width");
+    let coefficients = mask.coefficients().to_vec();
     // The course's kernels correlate.
     let filter = Filter::new(mask).operation(Operation::Correlate);
     let photograph = samples::coffee()?.map(|value| f32::from(value) / 255.0);
     introduce(session, &photograph);
 
     let Some((work, cpu)) = on_cpu(session, photograph, &filter)? else { return Ok(()) };
-    if let Some(mut launcher) = session.launcher()? {
-        launcher.set_constant(HPP_MASK, "hpp_tile", &coefficients)?;
-        on_device(session, &mut launcher, &work, Some(&cpu))?;
+    if let Some(launcher) = session.launcher()? {
+        launcher.set_constant::<HppTile<'_>>(HPP_MASK, &coefficients)?;
+        on_device(session, &launcher, &work, Some(&cpu))?;
         if !launcher.is_emulator() && !session.options.quick {
-            larger(session, &mut launcher, &work)?;
+            larger(session, &launcher, &work)?;
         }
     }
     let stretch = |value: f32| <u8 as Pixel>::from_f32(value * 255.0);
@@ -181,16 +182,13 @@ impl Spacing {
 }
 
 /// Makes the call of a kernel.
-fn call<'a, 'd>(
+fn call<'a>(
     kernel: Kernel,
     work: &Work,
     spacing: &Spacing,
-    image: &'a Array<'d, f32>,
-    result: &'a mut Array<'d, f32>,
-) -> Box<dyn KernelCall + 'a>
-where
-    'd: 'a,
-{
+    image: &'a Buffer<f32>,
+    result: &'a mut Buffer<f32>,
+) -> Box<dyn KernelCall + 'a> {
     let (width, height) = (work.image.width() as u32, work.image.height() as u32);
     let pitch = spacing.pitch as u32;
     match kernel {
@@ -209,12 +207,7 @@ struct MeasuredKernel {
 }
 
 /// The course's kernels, without padding and with it: checked, then timed or counted.
-fn on_device<'d>(
-    session: &mut Session<'d>,
-    launcher: &mut Launcher<'d>,
-    work: &Work,
-    cpu: Option<&MeanTime>,
-) -> Result<()> {
+fn on_device(session: &mut Session<'_>, launcher: &Launcher, work: &Work, cpu: Option<&MeanTime>) -> Result<()> {
     let mut measured = Vec::new();
     // On the emulator each access is checked; padding, which changes no count here, is left out when it should be
     // quick.
@@ -238,8 +231,8 @@ fn on_device<'d>(
             Err("it wrote between the rows".to_owned())
         };
         if session.check(format!("{}, pitch {}", kernel.name(), spacing.name()), verdict) {
-            let timing = session
-                .time(launcher, |launcher| launcher.launch(&*call(kernel, work, &spacing, &image, &mut result)))?;
+            let timing =
+                session.time(launcher, || launcher.launch(&*call(kernel, work, &spacing, &image, &mut result)))?;
             measured.push(MeasuredKernel { kernel, spacing, timing, counts });
         }
     }
@@ -326,7 +319,7 @@ fn counts(session: &mut Session<'_>, work: &Work, measured: &[MeasuredKernel]) {
 }
 
 /// The kernels on the repeated picture, which fills the device and hides the cost of a launch.
-fn larger<'d>(session: &mut Session<'d>, launcher: &mut Launcher<'d>, work: &Work) -> Result<()> {
+fn larger(session: &mut Session<'_>, launcher: &Launcher, work: &Work) -> Result<()> {
     const TIMES: usize = 8;
     let image = photograph::repeated(&work.image, TIMES)?;
     session.note(format!("The photograph repeated {TIMES} x {TIMES} times:"));

@@ -6,10 +6,12 @@ use super::timing::MeanTime;
 use crate::oracle::Oracle;
 use crate::resident::Resident;
 use crate::samples::{self, MaskSize};
-use crate::tutorial::launch::{Array, KernelCall, Launcher, NumbaConvolve, NumbaConvolveByColumns};
+use crate::tutorial::launch::{KernelCall, Launcher};
 use crate::units::digits;
+use cuda_launch::Buffer;
 use faltung::{Accuracy, Device, Filter, Image, Mask, Prepared, Problem, Result, VariantChoice};
 use kernels_gpu::tutorials::numba::BLOCK;
+use kernels_gpu::tutorials::numba::{NumbaConvolve, NumbaConvolveByColumns};
 
 /// The problem, and its exact answer.
 struct Work {
@@ -36,8 +38,8 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
 
     let mut rows = Vec::new();
     let mut answer = None;
-    if let Some(mut launcher) = session.launcher()? {
-        of_the_tutorial(session, &mut launcher, &work, &mut rows)?;
+    if let Some(launcher) = session.launcher()? {
+        of_the_tutorial(session, &launcher, &work, &mut rows)?;
         let device = session.device();
         answer = of_this_project(session, device, "this project's choice", &work, &mut rows)?;
     }
@@ -70,14 +72,14 @@ fn introduce(session: &mut Session<'_>, work: &Work) {
 }
 
 /// The tutorial's arrays on the device.
-struct Arrays<'d> {
-    image: Array<'d, f32>,
-    mask: Array<'d, f32>,
-    result: Array<'d, f32>,
+struct Arrays {
+    image: Buffer<f32>,
+    mask: Buffer<f32>,
+    result: Buffer<f32>,
 }
 
-impl<'d> Arrays<'d> {
-    fn new(launcher: &mut Launcher<'d>, work: &Work) -> Result<Self> {
+impl Arrays {
+    fn new(launcher: &Launcher, work: &Work) -> Result<Self> {
         Ok(Self {
             image: launcher.upload("image", work.image.values())?,
             mask: launcher.upload("mask", work.mask.coefficients())?,
@@ -99,12 +101,7 @@ impl<'d> Arrays<'d> {
 }
 
 /// The tutorial's kernel, and the one with rows and columns exchanged.
-fn of_the_tutorial<'d>(
-    session: &mut Session<'d>,
-    launcher: &mut Launcher<'d>,
-    work: &Work,
-    rows: &mut Vec<Row>,
-) -> Result<()> {
+fn of_the_tutorial(session: &mut Session<'_>, launcher: &Launcher, work: &Work, rows: &mut Vec<Row>) -> Result<()> {
     let mut sectors = Vec::new();
     for (name, by_columns) in [("x is the row (tutorial)", false), ("x is the column", true)] {
         let mut arrays = Arrays::new(launcher, work)?;
@@ -118,9 +115,9 @@ fn of_the_tutorial<'d>(
             let each = digits(loads.transactions as f64 / loads.instructions as f64);
             sectors.push(vec![name.into(), loads.instructions.to_string(), loads.transactions.to_string(), each]);
         }
-        let on_the_device = session.time(launcher, |launcher| launcher.launch(&*arrays.call(work, by_columns)))?;
+        let on_the_device = session.time(launcher, || launcher.launch(&*arrays.call(work, by_columns)))?;
         let mut back = found;
-        let with_transfers = session.time(launcher, |launcher| {
+        let with_transfers = session.time(launcher, || {
             launcher.write(&mut arrays.image, work.image.values())?;
             launcher.write(&mut arrays.mask, work.mask.coefficients())?;
             launcher.launch(&*arrays.call(work, by_columns))?;

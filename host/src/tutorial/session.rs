@@ -31,7 +31,7 @@ impl<'a> Session<'a> {
     }
 
     /// A launcher, unless the device is the CPU.
-    pub(super) fn launcher(&self) -> Result<Option<Launcher<'a>>> {
+    pub(super) fn launcher(&self) -> Result<Option<Launcher>> {
         Launcher::new(self.device)
     }
 
@@ -82,11 +82,7 @@ impl<'a> Session<'a> {
     }
 
     /// The time of `work` on a CUDA device; None on the emulator, whose times mean nothing.
-    pub(super) fn time(
-        &self,
-        launcher: &mut Launcher<'a>,
-        mut work: impl FnMut(&mut Launcher<'a>) -> Result<()>,
-    ) -> Result<Option<MeanTime>> {
+    pub(super) fn time(&self, launcher: &Launcher, mut work: impl FnMut() -> Result<()>) -> Result<Option<MeanTime>> {
         if launcher.is_emulator() {
             return Ok(None);
         }

@@ -41,6 +41,15 @@ impl Launch {
         Self::flat((blocks(threads.0, block.0), blocks(threads.1, block.1)), block, 0)
     }
 
+    /// The same grid with blocks of `block` threads in x and y.
+    ///
+    /// `Launch::cover_2d(outputs, tile).with_block(block)` has a block for each tile of outputs, for a kernel whose blocks
+    /// have more or fewer threads than outputs.
+    #[must_use]
+    pub fn with_block(self, block: (u32, u32)) -> Self {
+        Self { block: [block.0, block.1, 1], ..self }
+    }
+
     /// The same launch with `elements` elements of `T` of dynamic shared memory for each block.
     #[must_use]
     pub fn with_shared<T: Scalar>(self, elements: usize) -> Self {
@@ -190,6 +199,8 @@ mod tests {
         assert_eq!(Launch::cover(257, 256).grid, [2, 1, 1]);
         let tiles = Launch::cover_2d((600, 400), (32, 8)).with_shared::<f64>(3);
         assert_eq!((tiles.grid, tiles.block, tiles.shared_bytes), ([19, 50, 1], [32, 8, 1], 24));
+        let with_halo = tiles.with_block((36, 12));
+        assert_eq!((with_halo.grid, with_halo.block, with_halo.shared_bytes), (tiles.grid, [36, 12, 1], 24));
         let refused = |launch: Launch| launch.check(&Limits::H100).unwrap_err();
         assert!(matches!(refused(Launch::cover(0, 32)), LaunchError::Empty { what: "gridDim.x" }));
         assert_eq!(refused(Launch::cover(1, 0)).to_string(), "blockDim.x is 0, at least 1 is required");

@@ -289,6 +289,16 @@ impl Memory {
     /// [`OutOfMemory`] if the host has too little memory.
     pub fn try_upload<T: Scalar>(&mut self, name: &str, values: &[T]) -> Result<Buffer<T>, OutOfMemory> {
         let buffer = self.try_allocate(name, values.len(), Role::Scratch)?;
+        self.write(&buffer, values);
+        Ok(buffer)
+    }
+
+    /// Replaces the values of an array.
+    ///
+    /// # Panics
+    /// If there are more or fewer values than elements.
+    pub fn write<T: Scalar>(&mut self, buffer: &Buffer<T>, values: &[T]) {
+        assert_eq!(values.len(), buffer.length, "as many values as elements");
         let allocation = &self.allocations[&buffer.address];
         let padded = bytes_of(values).chunks(4).map(|part| {
             let mut word = [0; 4];
@@ -299,7 +309,6 @@ impl Memory {
             word.store(value, Ordering::Relaxed);
         }
         allocation.set_known();
-        Ok(buffer)
     }
 
     /// Allocates an array of `length` zeros. Reports show `name`.
@@ -383,14 +392,23 @@ impl Memory {
     /// The elements of an array. Those that nothing wrote are all ones, which is NaN in `f32`.
     #[must_use]
     pub fn download<T: Scalar>(&self, buffer: &Buffer<T>) -> Vec<T> {
-        let allocation = &self.allocations[&buffer.address];
         let mut values = vec![T::default(); buffer.length];
+        self.read(buffer, &mut values);
+        values
+    }
+
+    /// Copies the elements of an array, as [`download`](Self::download) does.
+    ///
+    /// # Panics
+    /// If `values` has more or fewer elements than the array.
+    pub fn read<T: Scalar>(&self, buffer: &Buffer<T>, values: &mut [T]) {
+        assert_eq!(values.len(), buffer.length, "as many values as elements");
+        let allocation = &self.allocations[&buffer.address];
         for (index, value) in values.iter_mut().enumerate() {
             // SAFETY: Scalar is sealed; its types have no padding, and every bit pattern is a value.
             let bytes = unsafe { std::slice::from_raw_parts_mut((&raw mut *value).cast::<u8>(), size_of::<T>()) };
             allocation.load(index as u64 * allocation.element, bytes);
         }
-        values
     }
 
     /// The index of the first element that nothing has written and the number of such elements. None if there is none.

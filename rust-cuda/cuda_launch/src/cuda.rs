@@ -5,17 +5,20 @@
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_void};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuda_emulator::{Launch, LaunchError, Limits};
+use cuda_std::launch::Kernel;
 use cust::CudaFlags;
 use cust::context::{Context, CurrentContext};
 use cust::device::{Device, DeviceAttribute};
 use cust::error::CudaResult;
 use cust::event::{Event, EventFlags};
+use cust::memory::mem_get_info;
 use cust::stream::{Stream, StreamFlags};
 use cust::sys::{CUdevice, CUdevice_attribute, CUfunction, CUfunction_attribute, CUmodule, CUstream};
 
+use crate::ptx::enclosing;
 use crate::{Error, Ptx};
 
 // The driver's functions that `cust` does not offer, with statuses as numbers: `cust` lacks those of newer drivers.
@@ -41,6 +44,7 @@ unsafe extern "C" {
     fn cuMemFree_v2(address: u64) -> u32;
     fn cuMemcpyDtoH_v2(to: *mut c_void, from: u64, bytes: usize) -> u32;
     fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, bytes: usize) -> u32;
+    fn cuMemsetD8_v2(address: u64, value: u8, bytes: usize) -> u32;
     fn cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char) -> u32;
     fn cuModuleGetGlobal_v2(address: *mut u64, bytes: *mut usize, module: CUmodule, name: *const c_char) -> u32;
     fn cuModuleLoadDataEx(
@@ -53,6 +57,8 @@ unsafe extern "C" {
     fn cuModuleUnload(module: CUmodule) -> u32;
 }
 
+/// The status of an allocation that is too large.
+const OUT_OF_MEMORY: u32 = 2;
 /// The status of a symbol that a module lacks.
 const NOT_FOUND: u32 = 500;
 /// The shared memory of a block that needs no permission: dynamic, and of arrays of a fixed length.
@@ -91,7 +97,7 @@ impl<T> DriverResultExt<T> for CudaResult<T> {
 /// An open GPU.
 #[derive(Debug)]
 pub(crate) struct CudaDevice {
-    /// The modules by the name of their crate.
+    /// The loaded modules by the path of the Rust module.
     modules: Mutex<HashMap<&'static str, Module>>,
     queue: Arc<Queue>,
     pub(crate) limits: Limits,
@@ -119,12 +125,25 @@ impl Queue {
 /// A loaded module.
 #[derive(Debug)]
 struct Module {
+    path: &'static str,
     handle: CUmodule,
+    /// The kernels that were launched, by symbol.
+    functions: HashMap<&'static str, Function>,
     queue: Arc<Queue>,
 }
 
-// SAFETY: the driver's handle may be used from any thread that has the context, which each use enters.
+// SAFETY: the driver's handles may be used from any thread that has the context, which each use enters.
 unsafe impl Send for Module {}
+
+/// A kernel of a loaded module.
+#[derive(Clone, Copy, Debug)]
+struct Function {
+    handle: CUfunction,
+    /// The most threads of a block. The registers may leave room for fewer than the device allows.
+    threads_per_block: u64,
+    /// The shared arrays of a fixed length in bytes.
+    fixed_shared_bytes: u64,
+}
 
 impl Drop for Module {
     fn drop(&mut self) {
@@ -140,9 +159,9 @@ impl Module {
     fn load(ptx: Ptx, queue: &Arc<Queue>) -> Result<Self, Error> {
         const ERROR_LOG_BUFFER: u32 = 5;
         const ERROR_LOG_BUFFER_SIZE_BYTES: u32 = 6;
-        let crate_name = ptx.crate_name;
-        let Ok(text) = CString::new(ptx.text) else {
-            return Err(driver_error(1, format!("compile the PTX of the crate {crate_name}, which has a zero byte")));
+        let Ptx { module: path, text } = ptx;
+        let Ok(text) = CString::new(text.into_owned()) else {
+            return Err(driver_error(1, format!("compile the PTX of {path}, which has a zero byte")));
         };
         queue.enter()?;
         let mut log = vec![0_u8; 4096];
@@ -159,9 +178,39 @@ impl Module {
             let log = CStr::from_bytes_until_nul(&log).unwrap_or_default().to_string_lossy();
             let log = log.trim_end();
             let log = if log.is_empty() { String::new() } else { format!(" ({log})") };
-            format!("compile the PTX of the crate {crate_name}{log}")
+            format!("compile the PTX of {path}{log}")
         })?;
-        Ok(Self { handle, queue: Arc::clone(queue) })
+        Ok(Self { path, handle, functions: HashMap::new(), queue: Arc::clone(queue) })
+    }
+
+    /// The kernel with this symbol. The context is the current one.
+    fn function(&mut self, kernel: &'static str) -> Result<Function, Error> {
+        if let Some(function) = self.functions.get(kernel) {
+            return Ok(*function);
+        }
+        let name = CString::new(kernel).expect("a symbol has no zero byte");
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the driver writes a handle; the module is loaded.
+        let status = unsafe { cuModuleGetFunction(&raw mut handle, self.handle, name.as_ptr()) };
+        if status == NOT_FOUND {
+            return Err(Error::NoEntry { kernel, module: self.path });
+        }
+        checked(status, || format!("find the kernel {kernel}"))?;
+        let attribute = |attribute| {
+            let mut value = 0;
+            // SAFETY: the handle belongs to a loaded module, and the driver writes one integer.
+            let status = unsafe { cuFuncGetAttribute(&raw mut value, attribute, handle) };
+            checked(status, || format!("ask for the limits of {kernel}"))?;
+            // These attributes are 0 or more.
+            Ok::<_, Error>(value as u64)
+        };
+        let function = Function {
+            handle,
+            threads_per_block: attribute(CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            fixed_shared_bytes: attribute(CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
+        };
+        self.functions.insert(kernel, function);
+        Ok(function)
     }
 }
 
@@ -231,8 +280,17 @@ impl CudaDevice {
 
     pub(crate) fn load(&self, ptx: Ptx) -> Result<(), Error> {
         let module = Module::load(ptx, &self.queue)?;
-        self.modules.lock().unwrap_or_else(PoisonError::into_inner).insert(ptx.crate_name, module);
+        self.modules().insert(module.path, module);
         Ok(())
+    }
+
+    fn modules(&self) -> MutexGuard<'_, HashMap<&'static str, Module>> {
+        self.modules.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether PTX with the kernels of this Rust module is loaded.
+    pub(crate) fn is_loaded(&self, path: &str) -> bool {
+        innermost(&mut self.modules(), path).is_some()
     }
 
     /// Memory for this many bytes.
@@ -242,13 +300,23 @@ impl CudaDevice {
         if bytes > 0 {
             // SAFETY: the driver writes an address.
             let status = unsafe { cuMemAlloc_v2(&raw mut address, bytes) };
+            if status == OUT_OF_MEMORY {
+                let (free, total) = mem_get_info().context("ask for the free memory of the GPU")?;
+                return Err(Error::DeviceMemory { name: name.to_owned(), needed: bytes, free, total });
+            }
             checked(status, || format!("allocate {bytes} bytes for {name}"))?;
         }
         Ok(Memory { address, bytes, queue: Arc::clone(&self.queue) })
     }
 
     pub(crate) fn fill(&self, memory: &Memory, byte: u8, name: &str) -> Result<(), Error> {
-        self.write(memory, &vec![byte; memory.bytes], name)
+        self.queue.enter()?;
+        if memory.bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the memory has as many bytes.
+        let status = unsafe { cuMemsetD8_v2(memory.address, byte, memory.bytes) };
+        checked(status, || format!("fill {name}"))
     }
 
     pub(crate) fn write(&self, memory: &Memory, bytes: &[u8], name: &str) -> Result<(), Error> {
@@ -282,7 +350,7 @@ impl CudaDevice {
     /// Sets the first `values.len()` bytes of a constant array of `bytes` bytes.
     pub(crate) fn set_constant(
         &self,
-        crate_name: &str,
+        path: &str,
         symbol: &'static str,
         bytes: usize,
         values: &[u8],
@@ -290,16 +358,14 @@ impl CudaDevice {
         assert!(values.len() <= bytes, "more bytes than the array has");
         // A kernel that was launched before reads the old values.
         self.queue.wait()?;
-        let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(module) = modules.get(crate_name) else {
-            return Err(Error::NotLoaded { kernel: symbol, crate_name: crate_name.to_owned() });
-        };
+        let mut modules = self.modules();
+        let module = innermost(&mut modules, path).ok_or_else(|| not_loaded(symbol, path))?;
         let name = CString::new(symbol).expect("a symbol has no zero byte");
         let (mut address, mut found) = (0, 0);
         // SAFETY: the driver writes an address and a size; the module is loaded.
         let status = unsafe { cuModuleGetGlobal_v2(&raw mut address, &raw mut found, module.handle, name.as_ptr()) };
         if status == NOT_FOUND || (status == 0 && found != bytes) {
-            return Err(Error::NoConstant { crate_name: crate_name.to_owned(), symbol, bytes });
+            return Err(Error::NoConstant { module: module.path, symbol, bytes });
         }
         checked(status, || format!("find the constant array {symbol}"))?;
         // SAFETY: the array has `bytes` bytes, and `values` has no more, checked above.
@@ -308,60 +374,44 @@ impl CudaDevice {
         self.queue.wait()
     }
 
-    /// Enqueues a kernel.
+    /// Enqueues the kernel `K`.
     ///
     /// # Safety
     /// - `arguments` has a pointer for each parameter of the kernel, to a value of its size.
     /// - Arrays are addresses in this device's memory.
     /// - The conditions of the kernel hold.
     /// - `launch` is within `limits`.
-    pub(crate) unsafe fn launch(
-        &self,
-        crate_name: &str,
-        symbol: &'static str,
-        launch: &Launch,
-        arguments: &[*const c_void],
-    ) -> Result<(), Error> {
+    pub(crate) unsafe fn launch<K: Kernel>(&self, launch: &Launch, arguments: &[*const c_void]) -> Result<(), Error> {
+        let kernel = K::SYMBOL;
         self.queue.enter()?;
-        let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(module) = modules.get(crate_name) else {
-            return Err(Error::NotLoaded { kernel: symbol, crate_name: crate_name.to_owned() });
-        };
-        let name = CString::new(symbol).expect("a symbol has no zero byte");
-        let mut function = std::ptr::null_mut();
-        // SAFETY: the driver writes a handle; the module is loaded.
-        let status = unsafe { cuModuleGetFunction(&raw mut function, module.handle, name.as_ptr()) };
-        if status == NOT_FOUND {
-            return Err(Error::NoEntry { kernel: symbol, crate_name: crate_name.to_owned() });
+        let mut modules = self.modules();
+        let module = innermost(&mut modules, K::MODULE).ok_or_else(|| not_loaded(kernel, K::MODULE))?;
+        let function = module.function(kernel)?;
+        let (found, most) = (launch.threads(), function.threads_per_block);
+        if found > most {
+            let reason = "its registers leave no room for more; `launch_bounds` limits the registers of a thread";
+            return Err(Error::Bounds { kernel, found, most, reason });
         }
-        checked(status, || format!("find the kernel {symbol}"))?;
-        check_registers(function, symbol, launch)?;
-        let shared_bytes = self.check_shared(function, symbol, launch)?;
-        if shared_bytes > SHARED_WITHOUT_OPT_IN.into() {
-            let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-            // SAFETY: the handle belongs to a loaded module; the driver checks the number.
-            let status = unsafe { cuFuncSetAttribute(function, attribute, launch.shared_bytes as i32) };
-            checked(status, || format!("give {symbol} {} bytes of shared memory", launch.shared_bytes))?;
-        }
-        let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
-        let (stream, extra) = (self.queue.stream.as_inner(), std::ptr::null());
-        // SAFETY: the function is the kernel, by its symbol in the module of its crate. The driver copies the arguments
-        // before it returns. The caller guarantees the rest.
-        let status = unsafe {
-            let arguments = arguments.as_ptr();
-            cuLaunchKernel(function, gx, gy, gz, bx, by, bz, launch.shared_bytes, stream, arguments, extra)
-        };
-        checked(status, || format!("launch {symbol}"))
-    }
-
-    /// The bytes of shared memory of a block: dynamic, and of arrays of a fixed length.
-    fn check_shared(&self, function: CUfunction, kernel: &'static str, launch: &Launch) -> Result<u64, Error> {
-        let fixed = attribute(function, kernel, CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?;
-        let (dynamic, most) = (u64::from(launch.shared_bytes), u64::from(self.limits.shared_bytes));
+        let (dynamic, fixed) = (u64::from(launch.shared_bytes), function.fixed_shared_bytes);
+        let most = u64::from(self.limits.shared_bytes);
         if dynamic + fixed > most {
             return Err(Error::Launch { kernel, error: LaunchError::SharedMemory { dynamic, fixed, most } });
         }
-        Ok(dynamic + fixed)
+        if dynamic + fixed > SHARED_WITHOUT_OPT_IN.into() {
+            let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the handle belongs to a loaded module; the driver checks the number.
+            let status = unsafe { cuFuncSetAttribute(function.handle, attribute, launch.shared_bytes as i32) };
+            checked(status, || format!("give {kernel} {dynamic} bytes of shared memory"))?;
+        }
+        let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
+        let (stream, extra) = (self.queue.stream.as_inner(), std::ptr::null());
+        // SAFETY: the function is the kernel, by its symbol in the PTX of its module. The driver copies the arguments
+        // before it returns. The caller guarantees the rest.
+        let status = unsafe {
+            let arguments = arguments.as_ptr();
+            cuLaunchKernel(function.handle, gx, gy, gz, bx, by, bz, launch.shared_bytes, stream, arguments, extra)
+        };
+        checked(status, || format!("launch {kernel}"))
     }
 
     /// The time in milliseconds that the GPU takes for what `work` launches.
@@ -381,22 +431,14 @@ impl CudaDevice {
     }
 }
 
-/// An attribute of a kernel, which is 0 or more.
-fn attribute(function: CUfunction, kernel: &str, attribute: CUfunction_attribute) -> Result<u64, Error> {
-    let mut value = 0;
-    // SAFETY: the handle belongs to a loaded module, and the driver writes one integer.
-    let status = unsafe { cuFuncGetAttribute(&raw mut value, attribute, function) };
-    checked(status, || format!("ask for the limits of {kernel}"))?;
-    Ok(value as u64)
+/// The loaded module of the innermost Rust module around a path.
+fn innermost<'a>(modules: &'a mut HashMap<&'static str, Module>, path: &str) -> Option<&'a mut Module> {
+    let path = enclosing(path).find(|path| modules.contains_key(path))?;
+    modules.get_mut(path)
 }
 
-/// The registers of a kernel may leave room for fewer threads than the device allows.
-fn check_registers(function: CUfunction, kernel: &'static str, launch: &Launch) -> Result<(), Error> {
-    let most = attribute(function, kernel, CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?;
-    let found = launch.threads();
-    if found > most {
-        let reason = "its registers leave no room for more; `launch_bounds` limits the registers of a thread";
-        return Err(Error::Bounds { kernel, found, most, reason });
-    }
-    Ok(())
+/// The error of a kernel or a constant array of a Rust module without PTX.
+fn not_loaded(kernel: &'static str, path: &str) -> Error {
+    let crate_name = path.split("::").next().unwrap_or(path).to_owned();
+    Error::NotLoaded { kernel, crate_name }
 }

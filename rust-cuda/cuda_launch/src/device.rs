@@ -5,12 +5,13 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cuda_emulator::{Counts, Emulator, Launch, Limits, Memory, Role};
+use cuda_emulator::{Counts, Emulator, Launch, Limits, Memory, OutOfMemory, Role};
 use cuda_std::Scalar;
 use cuda_std::constant::ConstantMemory;
-use cuda_std::launch::{Argument, Kernel, crate_name};
+use cuda_std::launch::{Argument, Kernel};
 
 use crate::buffer::Storage;
+use crate::ptx::enclosing;
 use crate::{Buffer, Error, Ptx};
 
 /// A GPU or the emulator. Threads may share it.
@@ -33,7 +34,7 @@ enum Backend {
 /// Sets a constant array of the emulator.
 type SetConstant = Box<dyn Fn(&mut Memory) + Send>;
 
-/// The emulator's memory, and the constant arrays by crate and symbol.
+/// The emulator's memory, and the constant arrays by module and symbol: those of an inner module are last.
 #[derive(Default)]
 struct Emulated {
     memory: Memory,
@@ -141,9 +142,11 @@ impl Device {
         }
     }
 
-    /// Loads the PTX of a crate of kernels. PTX of the same crate that was loaded before is replaced.
+    /// Loads the PTX of a crate of kernels, or of a module of it. PTX of the same module that was loaded before is
+    /// replaced.
     ///
-    /// The emulator needs no PTX: the kernels are in the program.
+    /// A launch takes the PTX of the innermost module around the kernel. The emulator needs no PTX: the kernels are in
+    /// the program.
     ///
     /// # Errors
     /// [`Error::Driver`] if the driver refuses the PTX.
@@ -158,10 +161,25 @@ impl Device {
         }
     }
 
+    /// Whether [`load`](Self::load) got the PTX of this module, or of one around it. On the emulator always true.
+    ///
+    /// The driver compiles PTX when it is loaded. With this function a program loads what it launches.
+    #[must_use]
+    pub fn is_loaded(&self, module: &str) -> bool {
+        match &self.backend {
+            Backend::Emulator(..) => {
+                let _ = module;
+                true
+            }
+            #[cfg(feature = "cuda")]
+            Backend::Cuda(device) => device.is_loaded(module),
+        }
+    }
+
     /// Allocates an array with these values. Reports show `name`.
     ///
     /// # Errors
-    /// [`Error::HostMemory`], [`Error::Driver`].
+    /// [`Error::HostMemory`] on the emulator; [`Error::DeviceMemory`], [`Error::Driver`] on a GPU.
     pub fn upload<T: Scalar>(&self, name: &str, values: &[T]) -> Result<Buffer<T>, Error> {
         match &self.backend {
             Backend::Emulator(_, emulated) => {
@@ -180,7 +198,7 @@ impl Device {
     /// Allocates an array of `length` zeros.
     ///
     /// # Errors
-    /// [`Error::HostMemory`], [`Error::Driver`].
+    /// [`Error::HostMemory`] on the emulator; [`Error::DeviceMemory`], [`Error::Driver`] on a GPU.
     pub fn zeros<T: Scalar>(&self, name: &str, length: usize) -> Result<Buffer<T>, Error> {
         match &self.backend {
             Backend::Emulator(_, emulated) => {
@@ -203,7 +221,7 @@ impl Device {
     /// of elements that is not known before, use [`zeros`](Self::zeros).
     ///
     /// # Errors
-    /// [`Error::HostMemory`], [`Error::Driver`].
+    /// [`Error::HostMemory`] on the emulator; [`Error::DeviceMemory`], [`Error::Driver`] on a GPU.
     pub fn output<T: Scalar>(&self, name: &str, length: usize) -> Result<Buffer<T>, Error> {
         match &self.backend {
             Backend::Emulator(_, emulated) => {
@@ -220,28 +238,61 @@ impl Device {
         }
     }
 
+    /// Replaces the values of an array, after all kernels that were launched before.
+    ///
+    /// # Errors
+    /// [`Error::Length`] for more or fewer values than elements, [`Error::ForeignArray`], [`Error::Driver`].
+    pub fn write<T: Scalar>(&self, buffer: &mut Buffer<T>, values: &[T]) -> Result<(), Error> {
+        self.owns(buffer, "write")?;
+        same_length(buffer, values)?;
+        match (&self.backend, &buffer.storage) {
+            (Backend::Emulator(_, emulated), Storage::Emulated(array)) => {
+                locked(emulated).memory.write(array, values);
+                Ok(())
+            }
+            #[cfg(feature = "cuda")]
+            (Backend::Cuda(device), Storage::Cuda(memory)) => device.write(memory, bytes_of(values), &buffer.name),
+            #[cfg(feature = "cuda")]
+            _ => unreachable!("an array of this device is in its memory"),
+        }
+    }
+
     /// The values of an array, after all kernels that were launched before.
     ///
     /// # Errors
     /// - [`Error::Unwritten`] on the emulator, if no kernel wrote an element of an [`output`](Self::output).
+    /// - [`Error::HostMemory`] if the host has too little memory for the values.
     /// - [`Error::Driver`] if a kernel that was launched before has failed.
     /// - [`Error::ForeignArray`] if the array is on another device.
     pub fn download<T: Scalar>(&self, buffer: &Buffer<T>) -> Result<Vec<T>, Error> {
-        self.owns(buffer, "download")?;
+        let mut values = Vec::new();
+        if values.try_reserve_exact(buffer.length).is_err() {
+            let error = OutOfMemory { bytes: size_of::<T>() as u64 * buffer.length as u64, what: "an array's copy" };
+            return Err(Error::HostMemory { name: buffer.name.clone(), error });
+        }
+        values.resize(buffer.length, T::default());
+        self.read(buffer, &mut values)?;
+        Ok(values)
+    }
+
+    /// Copies the values of an array, after all kernels that were launched before.
+    ///
+    /// # Errors
+    /// Those of [`download`](Self::download); [`Error::Length`] if `values` has another length than the array.
+    pub fn read<T: Scalar>(&self, buffer: &Buffer<T>, values: &mut [T]) -> Result<(), Error> {
+        self.owns(buffer, "read")?;
+        same_length(buffer, values)?;
         match (&self.backend, &buffer.storage) {
             (Backend::Emulator(_, emulated), Storage::Emulated(array)) => {
                 let memory = &locked(emulated).memory;
                 if let Some((first, count)) = memory.unwritten(array) {
                     return Err(Error::Unwritten { name: buffer.name.clone(), count, first });
                 }
-                Ok(memory.download(array))
+                memory.read(array, values);
+                Ok(())
             }
             #[cfg(feature = "cuda")]
-            (Backend::Cuda(device), Storage::Cuda(memory)) => {
-                let mut values = vec![T::default(); buffer.length];
-                device.read(memory, bytes_of_mut(&mut values), &buffer.name)?;
-                Ok(values)
-            }
+            (Backend::Cuda(device), Storage::Cuda(memory)) => device.read(memory, bytes_of_mut(values), &buffer.name),
             #[cfg(feature = "cuda")]
             _ => unreachable!("an array of this device is in its memory"),
         }
@@ -249,17 +300,13 @@ impl Device {
 
     /// Sets a constant array of a crate of kernels, such as one that `constant!` declares.
     ///
-    /// The values fill the array from its start on. On a GPU the PTX of the crate must be loaded before.
+    /// `module` is the [`module`](Ptx::module) of the PTX: the name of the crate, or the path of a module of it. On a GPU
+    /// the PTX must be loaded before. The values fill the array from its start on.
     ///
     /// # Errors
     /// [`Error::Length`] for more values than the array holds; [`Error::NotLoaded`], [`Error::NoConstant`],
     /// [`Error::Driver`] on a GPU.
-    pub fn set_constant<C: ConstantMemory>(
-        &self,
-        crate_name: &str,
-        _array: C,
-        values: &[C::Element],
-    ) -> Result<(), Error>
+    pub fn set_constant<C: ConstantMemory>(&self, module: &str, _array: C, values: &[C::Element]) -> Result<(), Error>
     where
         C::Element: Send,
     {
@@ -271,13 +318,13 @@ impl Device {
             Backend::Emulator(_, emulated) => {
                 let values = values.to_vec();
                 let set = Box::new(move |memory: &mut Memory| memory.set_constant(C::SYMBOL, &values));
-                locked(emulated).constants.insert((crate_name.to_owned(), C::SYMBOL), set);
+                locked(emulated).constants.insert((module.to_owned(), C::SYMBOL), set);
                 Ok(())
             }
             #[cfg(feature = "cuda")]
             Backend::Cuda(device) => {
                 let bytes = C::LENGTH * size_of::<C::Element>();
-                device.set_constant(crate_name, C::SYMBOL, bytes, bytes_of(values))
+                device.set_constant(module, C::SYMBOL, bytes, bytes_of(values))
             }
         }
     }
@@ -324,8 +371,10 @@ impl Device {
         match &self.backend {
             Backend::Emulator(emulator, emulated) => {
                 let Emulated { memory, constants } = &mut *locked(emulated);
-                for ((_, _), set) in constants.iter().filter(|((of, _), _)| of == crate_name::<K>()) {
-                    set(memory);
+                for ((module, _), set) in &*constants {
+                    if enclosing(K::MODULE).any(|outer| outer == module) {
+                        set(memory);
+                    }
                 }
                 let arguments = &arguments;
                 // SAFETY: the arguments are those of the kernel, in the emulator's memory. Its conditions hold.
@@ -336,7 +385,7 @@ impl Device {
             #[cfg(feature = "cuda")]
             Backend::Cuda(device) => {
                 // SAFETY: the arguments are those of the kernel, in this device's memory. Its conditions hold.
-                unsafe { device.launch(crate_name::<K>(), K::SYMBOL, launch, &arguments.pointers)? };
+                unsafe { device.launch::<K>(launch, &arguments.pointers)? };
                 Ok(None)
             }
         }
@@ -421,12 +470,18 @@ impl Device {
     }
 }
 
+/// Fails for another number of values than elements.
+fn same_length<T: Scalar>(buffer: &Buffer<T>, values: &[T]) -> Result<(), Error> {
+    let (required, found) = (buffer.length, values.len());
+    if required == found { Ok(()) } else { Err(Error::Length { name: buffer.name.clone(), required, found }) }
+}
+
 /// The emulator's state. A launch that panicked leaves it usable.
 fn locked(emulated: &Mutex<Emulated>) -> MutexGuard<'_, Emulated> {
     emulated.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn host_memory(name: &str) -> impl FnOnce(cuda_emulator::OutOfMemory) -> Error {
+fn host_memory(name: &str) -> impl FnOnce(OutOfMemory) -> Error {
     let name = name.to_owned();
     move |error| Error::HostMemory { name, error }
 }

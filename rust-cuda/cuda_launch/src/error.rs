@@ -92,26 +92,39 @@ pub enum Error {
         /// The crate of the kernel.
         crate_name: String,
     },
-    /// The PTX of the kernel's crate lacks the kernel.
+    /// The PTX that has the kernels of the module lacks the kernel.
     #[error(
-        "{kernel}: the PTX of the crate {crate_name} has no entry of this name; it was built from other sources, or \
-         without the feature or the module that the kernel is in"
+        "{kernel}: the PTX of {module} has no entry of this name; it was built from other sources, or without the \
+         feature or the module that the kernel is in"
     )]
     NoEntry {
         /// The kernel.
         kernel: &'static str,
-        /// The crate of the kernel.
-        crate_name: String,
+        /// The module with which the PTX was loaded: the crate of the kernel, or a module of it.
+        module: &'static str,
     },
-    /// The PTX of the crate lacks the constant array.
-    #[error("the PTX of the crate {crate_name} has no constant array {symbol} of {bytes} bytes")]
+    /// The PTX lacks the constant array.
+    #[error("the PTX of {module} has no constant array {symbol} of {bytes} bytes")]
     NoConstant {
-        /// The crate.
-        crate_name: String,
+        /// The module with which the PTX was loaded.
+        module: &'static str,
         /// The array.
         symbol: &'static str,
         /// Its size.
         bytes: usize,
+    },
+    /// The GPU has too little memory for an array.
+    #[cfg(feature = "cuda")]
+    #[error("could not allocate {needed} bytes for {name}: {free} of {total} bytes of the GPU's memory are free")]
+    DeviceMemory {
+        /// The array.
+        name: String,
+        /// Its size in bytes.
+        needed: usize,
+        /// The free memory in bytes.
+        free: usize,
+        /// All memory of the GPU in bytes.
+        total: usize,
     },
     /// There is no CUDA driver.
     #[cfg(feature = "cuda")]

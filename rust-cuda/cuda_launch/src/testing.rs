@@ -65,7 +65,7 @@ fn trials(ptx: &'static [Ptx], tests: &[Test], ignored: bool) -> Vec<Trial> {
 /// Runs a test on the first GPU. Without one it fails.
 fn on_gpu(ptx: &[Ptx], test: fn(&Device) -> Result<(), String>) -> Result<(), Failed> {
     let device = Device::cuda(0).map_err(|error| error.to_string())?;
-    ptx.iter().try_for_each(|&ptx| device.load(ptx)).map_err(|error| error.to_string())?;
+    ptx.iter().try_for_each(|ptx| device.load(ptx.clone())).map_err(|error| error.to_string())?;
     Ok(test(&device)?)
 }
 

@@ -54,6 +54,21 @@ pub mod other {
     pub unsafe fn nothing() {}
 }
 
+/// A kernel of a module that has constants of its own.
+pub mod inner {
+    use cuda_std::prelude::*;
+
+    /// `to[0] = from[0] * FACTORS[0]`.
+    ///
+    /// # Safety
+    /// - `from` and `to` hold one element each.
+    #[kernel(lengths(from = 1, to = 1))]
+    pub unsafe fn scale_one(from: Global<f32>, to: GlobalMut<f32>) {
+        // SAFETY: the arrays hold one element.
+        unsafe { to.store(0, from.load(0) * super::FACTORS.load(0)) };
+    }
+}
+
 const CRATE: &str = env!("CARGO_CRATE_NAME");
 
 /// The message of a launch of `scale` that fails.
@@ -84,6 +99,44 @@ fn a_kernel_runs_with_arrays_values_and_constants() {
     assert_eq!(device.download(&line).unwrap(), [7.0, 7.5, 8.0]);
     // SAFETY: the kernel has no condition.
     unsafe { device.launch(&Launch::cover(1, 1), &other::Nothing {}) }.unwrap();
+}
+
+#[test]
+fn a_constant_of_an_inner_module_comes_before_that_of_the_crate() {
+    let device = Device::emulator();
+    device.set_constant(CRATE, FACTORS, &[1.0; 4]).unwrap();
+    device.set_constant("another_crate", FACTORS, &[2.0; 4]).unwrap();
+    device.set_constant(&format!("{CRATE}::inner"), FACTORS, &[3.0; 4]).unwrap();
+    let from = device.upload("from", &[1.0_f32]).unwrap();
+    let scaled = |inner: bool| {
+        let mut to = device.output("to", 1).unwrap();
+        let launch = Launch::cover(1, 1);
+        // SAFETY: the emulator checks every access.
+        let launched = unsafe {
+            if inner {
+                device.launch(&launch, &inner::ScaleOne { from: &from, to: &mut to })
+            } else {
+                device.launch(&launch, &Scale { from: &from, to: &mut to, width: 1, height: 1, offset: 0.0 })
+            }
+        };
+        launched.and_then(|()| device.download(&to)).unwrap()
+    };
+    assert_eq!([scaled(true), scaled(false), scaled(true)], [[3.0], [1.0], [3.0]]);
+}
+
+#[test]
+fn an_array_gets_new_values() {
+    let device = Device::emulator();
+    assert!(device.is_loaded("any"));
+    let mut array = device.output::<u16>("array", 3).unwrap();
+    device.write(&mut array, &[1, 2, 3]).unwrap();
+    let mut values = [0; 3];
+    device.read(&array, &mut values).unwrap();
+    assert_eq!((values, device.download(&array).unwrap()), ([1, 2, 3], vec![1, 2, 3]));
+    let error = device.write(&mut array, &[4; 2]).unwrap_err();
+    assert_eq!(error.to_string(), "array has 3 elements, but 2 values are given");
+    assert!(matches!(device.read(&array, &mut [0; 4]), Err(Error::Length { required: 3, found: 4, .. })));
+    assert!(matches!(Device::emulator().write(&mut array, &[4; 3]), Err(Error::ForeignArray { .. })));
 }
 
 #[test]

@@ -4,10 +4,12 @@ use rayon::prelude::*;
 
 use super::{BLOCK, lengths, normal};
 use crate::tutorial::judge::{self, U, gamma};
-use crate::tutorial::launch::{Array, KernelCall, Launcher, MeanNaive, MeanShared, MeanVectors};
+use crate::tutorial::launch::{InBlocks, KernelCall, Launcher};
 use crate::tutorial::session::{Session, times_as_fast};
 use crate::units::{digits, time};
+use cuda_launch::Buffer;
 use faltung::Result;
+use kernels_gpu::tutorials::mean_1d::{MeanFilter1dNaive, MeanFilter1dShared, MeanFilter1dVectors};
 
 /// The notebook's radius in its table.
 const RADIUS: u32 = 8;
@@ -20,7 +22,7 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     for length in lengths(session) {
         let input = normal(&mut random, 100.0, 10.0, length);
         let row = match session.launcher()? {
-            Some(mut launcher) => on_device(session, &mut launcher, &input)?,
+            Some(launcher) => on_device(session, &launcher, &input)?,
             None => on_cpu(session, &input)?,
         };
         rows.extend(row);
@@ -64,22 +66,21 @@ impl Kernel {
     }
 
     /// The call with the notebook's radius and block; the whole window in one piece.
-    fn call<'a, 'd: 'a>(self, input: &'a Array<'d, f32>, output: &'a mut Array<'d, f32>) -> Box<dyn KernelCall + 'a> {
-        let (size, radius, block) = (input.len() as u32, RADIUS, BLOCK);
+    fn call<'a>(self, input: &'a Buffer<f32>, output: &'a mut Buffer<f32>) -> Box<dyn KernelCall + 'a> {
+        let (size, radius) = (input.len() as u32, RADIUS);
         match self {
-            Self::Naive => Box::new(MeanNaive { input, output, size, radius, block }),
-            Self::Shared => Box::new(MeanShared { input, output, size, radius, piece: 2 * radius + 1, block }),
-            Self::Vectors => Box::new(MeanVectors { input, output, size, radius, block }),
+            Self::Naive => Box::new(InBlocks(BLOCK, MeanFilter1dNaive { input, output, size, radius })),
+            Self::Shared => {
+                let piece = 2 * radius + 1;
+                Box::new(InBlocks(BLOCK, MeanFilter1dShared { input, output, size, radius, piece }))
+            }
+            Self::Vectors => Box::new(InBlocks(BLOCK, MeanFilter1dVectors { input, output, size, radius })),
         }
     }
 }
 
 /// All kernels on one array; a row of the table if all are right.
-fn on_device<'d>(
-    session: &mut Session<'d>,
-    launcher: &mut Launcher<'d>,
-    values: &[f32],
-) -> Result<Option<Vec<String>>> {
+fn on_device(session: &mut Session<'_>, launcher: &Launcher, values: &[f32]) -> Result<Option<Vec<String>>> {
     let size = values.len();
     let input = launcher.upload("input", values)?;
     let (mut counts, mut naive) = (Vec::new(), Vec::new());
@@ -111,7 +112,7 @@ fn on_device<'d>(
     let mut output = launcher.allocate("output", size)?;
     let mut times = Vec::new();
     for kernel in Kernel::ALL {
-        times.extend(session.time(launcher, |launcher| launcher.launch(&*kernel.call(&input, &mut output)))?);
+        times.extend(session.time(launcher, || launcher.launch(&*kernel.call(&input, &mut output)))?);
     }
     row.extend(times.iter().map(|timing| time(timing.mean)));
     row.push(times_as_fast(&times[0], &times[1]));

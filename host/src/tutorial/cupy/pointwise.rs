@@ -4,9 +4,10 @@ use kernels_gpu::tutorials::pointwise::{clip_value, safe_divide};
 
 use super::BLOCK;
 use crate::tutorial::judge;
-use crate::tutorial::launch::{AddConstant, AdjustBrightness, Launcher, NormaliseAndClip};
+use crate::tutorial::launch::{InBlocks, Launcher};
 use crate::tutorial::session::Session;
 use faltung::Result;
+use kernels_gpu::tutorials::pointwise::{AddConstant, AdjustBrightness2d, NormaliseAndClip};
 
 /// Elements of the first two examples.
 const COUNT: usize = 1000;
@@ -31,7 +32,7 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     let of_the_kernel = session.of_the_kernel();
     session.note(format!("{COUNT} elements: {BLOCK} threads a block, {blocks} blocks{of_the_kernel}"));
     let [sums, clipped, brighter] = match session.launcher()? {
-        Some(mut launcher) => on_device(&mut launcher, &inputs)?,
+        Some(launcher) => on_device(&launcher, &inputs)?,
         None => on_cpu(&inputs),
     };
     judge_all(session, &inputs, &sums, &clipped, &brighter);
@@ -39,32 +40,25 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
 }
 
 /// The three kernels with the notebook's arguments.
-fn on_device(launcher: &mut Launcher<'_>, inputs: &Inputs) -> Result<[Vec<f32>; 3]> {
+fn on_device(launcher: &Launcher, inputs: &Inputs) -> Result<[Vec<f32>; 3]> {
     let size = COUNT as u32;
     let input = launcher.upload("input", &inputs.counted)?;
     let mut output = launcher.allocate("output", COUNT)?;
-    launcher.launch(&AddConstant { input: &input, output: &mut output, constant: 10.0, size, block: BLOCK })?;
+    launcher.launch(&InBlocks(BLOCK, AddConstant { input: &input, output: &mut output, constant: 10.0, size }))?;
     let sums = launcher.download(&output)?;
 
     let input = launcher.upload("input", &inputs.uniform)?;
     let mut output = launcher.allocate("output", COUNT)?;
     let (min, max, scale) = (-1.0, 1.0, 50.0);
-    launcher.launch(&NormaliseAndClip { input: &input, output: &mut output, min, max, scale, size, block: BLOCK })?;
+    let call = NormaliseAndClip { input: &input, output: &mut output, min, max, scale, size };
+    launcher.launch(&InBlocks(BLOCK, call))?;
     let clipped = launcher.download(&output)?;
 
     let image = launcher.upload("image", &inputs.image)?;
     let mut output = launcher.allocate("output", SIDE * SIDE)?;
     let (width, height) = (SIDE as u32, SIDE as u32);
-    let (block_x, block_y) = (16, 16);
-    launcher.launch(&AdjustBrightness {
-        image: &image,
-        output: &mut output,
-        brightness: 50.0,
-        width,
-        height,
-        block_x,
-        block_y,
-    })?;
+    let call = AdjustBrightness2d { image: &image, output: &mut output, brightness: 50.0, width, height };
+    launcher.launch(&InBlocks((16, 16), call))?;
     Ok([sums, clipped, launcher.download(&output)?])
 }
 

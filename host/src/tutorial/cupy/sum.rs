@@ -5,10 +5,12 @@ use rayon::prelude::*;
 
 use super::{BLOCK, lengths, normal};
 use crate::tutorial::judge::{self, gamma};
-use crate::tutorial::launch::{Array, FinalSum, Launcher, SumReduction, SumShuffle};
+use crate::tutorial::launch::{InBlocks, Launcher};
 use crate::tutorial::session::{Session, times_as_fast};
 use crate::units::time;
+use cuda_launch::Buffer;
 use faltung::Result;
+use kernels_gpu::tutorials::reduce::{FinalSum, SumReduction, SumShuffle};
 
 /// Blocks of the first pass by shuffles on the emulator, which has no multiprocessors to count.
 const EMULATED_BLOCKS: u32 = 8;
@@ -23,7 +25,7 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     for length in lengths(session) {
         let values = normal(&mut random, 100.0, 10.0, length);
         let row = match session.launcher()? {
-            Some(mut launcher) => on_device(session, &mut launcher, &values)?,
+            Some(launcher) => on_device(session, &launcher, &values)?,
             None => on_cpu(session, &values)?,
         };
         rows.extend(row);
@@ -43,18 +45,18 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
 }
 
 /// The arrays of both ways.
-struct Arrays<'d> {
-    input: Array<'d, f32>,
+struct Arrays {
+    input: Buffer<f32>,
     size: u32,
     /// One for each block of the tree.
-    of_tree: Array<'d, f32>,
+    of_tree: Buffer<f32>,
     /// One for each block of the shuffles.
-    of_shuffles: Array<'d, f32>,
-    total: Array<'d, f32>,
+    of_shuffles: Buffer<f32>,
+    total: Buffer<f32>,
 }
 
-impl<'d> Arrays<'d> {
-    fn new(launcher: &mut Launcher<'d>, values: &[f32], blocks: u32) -> Result<Self> {
+impl Arrays {
+    fn new(launcher: &Launcher, values: &[f32], blocks: u32) -> Result<Self> {
         Ok(Self {
             input: launcher.upload("input", values)?,
             size: values.len() as u32,
@@ -64,23 +66,22 @@ impl<'d> Arrays<'d> {
         })
     }
 
-    fn tree(&mut self) -> SumReduction<'_, 'd> {
-        SumReduction { input: &self.input, output: &mut self.of_tree, size: self.size, block: BLOCK }
+    fn tree(&mut self) -> InBlocks<u32, SumReduction<'_>> {
+        InBlocks(BLOCK, SumReduction { input: &self.input, output: &mut self.of_tree, size: self.size })
     }
 
-    fn tree_end(&mut self) -> FinalSum<'_, 'd> {
+    fn tree_end(&mut self) -> FinalSum<'_> {
         let count = self.of_tree.len() as u32;
         FinalSum { partial_sums: &self.of_tree, total: &mut self.total, count }
     }
 
-    fn shuffles(&mut self) -> SumShuffle<'_, 'd> {
-        let blocks = self.of_shuffles.len() as u32;
-        SumShuffle { input: &self.input, output: &mut self.of_shuffles, size: self.size, blocks }
+    fn shuffles(&mut self) -> SumShuffle<'_> {
+        SumShuffle { input: &self.input, output: &mut self.of_shuffles, size: self.size }
     }
 
-    fn shuffles_end(&mut self) -> SumShuffle<'_, 'd> {
+    fn shuffles_end(&mut self) -> SumShuffle<'_> {
         let size = self.of_shuffles.len() as u32;
-        SumShuffle { input: &self.of_shuffles, output: &mut self.total, size, blocks: 1 }
+        SumShuffle { input: &self.of_shuffles, output: &mut self.total, size }
     }
 }
 
@@ -95,8 +96,8 @@ fn the_notebooks_example(session: &mut Session<'_>) -> Result<()> {
     let length = if session.is_emulator() && session.options.quick { 100_000 } else { 1_000_000 };
     let ones = vec![1.0_f32; length];
     let sums = match session.launcher()? {
-        Some(mut launcher) => {
-            let mut arrays = Arrays::new(&mut launcher, &ones, blocks(session, length))?;
+        Some(launcher) => {
+            let mut arrays = Arrays::new(&launcher, &ones, blocks(session, length))?;
             launcher.launch(&arrays.tree())?;
             launcher.launch(&arrays.tree_end())?;
             let tree = launcher.download(&arrays.total)?;
@@ -113,11 +114,7 @@ fn the_notebooks_example(session: &mut Session<'_>) -> Result<()> {
 }
 
 /// Both ways on one array; a row of the table if both are right.
-fn on_device<'d>(
-    session: &mut Session<'d>,
-    launcher: &mut Launcher<'d>,
-    values: &[f32],
-) -> Result<Option<Vec<String>>> {
+fn on_device(session: &mut Session<'_>, launcher: &Launcher, values: &[f32]) -> Result<Option<Vec<String>>> {
     let (length, blocks) = (values.len() as u64, blocks(session, values.len()));
     let mut arrays = Arrays::new(launcher, values, blocks)?;
     let tree = launcher.launch_counting(&arrays.tree())?;
@@ -141,11 +138,11 @@ fn on_device<'d>(
         let [of_tree, of_shuffles] = barriers;
         return Ok(Some(vec![length.to_string(), of_tree, of_shuffles, shared(tree), shared(shuffles)]));
     }
-    let tree = session.time(launcher, |launcher| {
+    let tree = session.time(launcher, || {
         launcher.launch(&arrays.tree())?;
         launcher.launch(&arrays.tree_end())
     })?;
-    let shuffles = session.time(launcher, |launcher| {
+    let shuffles = session.time(launcher, || {
         launcher.launch(&arrays.shuffles())?;
         launcher.launch(&arrays.shuffles_end())
     })?;

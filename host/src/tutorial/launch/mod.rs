@@ -1,162 +1,78 @@
-//! Launches the tutorials' kernels on arrays of one's own, on a CUDA device or on the emulator.
+//! Launches the tutorials' kernels on arrays of one's own, on a CUDA device or on the emulator, with [`cuda_launch`].
 //!
-//! A [`Launcher`] makes [`Array`]s on its device. It launches calls: structs named after the kernels, whose fields are
-//! the kernels' arguments. It checks lengths, limits and grid before a kernel runs, so a launch is safe.
+//! A [`Launcher`] makes arrays on its device. It launches the structs that `#[kernel]` makes, whose fields are the
+//! kernels' arguments. It checks lengths, limits and grid before a kernel runs, so a launch is safe. [`InBlocks`] sets
+//! the size of a block, for kernels that run with any.
 //!
 //! ```
 //! use faltung::Device;
-//! use host::tutorial::launch::{AddConstant, Launcher};
+//! use host::tutorial::launch::{InBlocks, Launcher};
+//! use kernels_gpu::tutorials::pointwise::AddConstant;
 //!
-//! let device = Device::emulator(1);
-//! let mut launcher = Launcher::new(&device)?.expect("only the CPU has none");
+//! let launcher = Launcher::new(&Device::emulator(1))?.expect("only the CPU has none");
 //! let input = launcher.upload("input", &[1.0_f32, 2.0, 3.0])?;
 //! let mut output = launcher.allocate::<f32>("output", 3)?;
-//! launcher.launch(&AddConstant { input: &input, output: &mut output, constant: 10.0, size: 3, block: 256 })?;
+//! launcher.launch(&InBlocks(256, AddConstant { input: &input, output: &mut output, constant: 10.0, size: 3 }))?;
 //! assert_eq!(launcher.download(&output)?, [11.0, 12.0, 13.0]);
 //! # Ok::<(), faltung::Error>(())
 //! ```
 
-mod cuda;
 mod kernels;
-mod shape;
 
-use std::marker::PhantomData;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use cuda_emulator::{Buffer, Counts, Emulator, Memory, OutOfMemory, Role};
-use cust::memory::{DeviceBuffer, DeviceCopy, bytemuck::Pod};
-use kernels_gpu::abi::kernel::Kernel;
+use cuda_launch::{Buffer, Counts, Emulator, Kernel, Launch, Ptx};
 use kernels_gpu::cuda_std::Scalar;
 use kernels_gpu::cuda_std::constant::ConstantMemory;
+use kernels_gpu::{ptx, tutorials};
 
-use self::cuda::{CudaArray, CudaQueue};
 use faltung::{Device, Error, Result, memory};
 
-pub use self::kernels::*;
-pub use self::shape::LaunchShape;
-
-/// What an array can hold: `u8`, `u32`, `f32`.
-pub trait Element: Scalar + DeviceCopy + Pod {}
-impl Element for u8 {}
-impl Element for u32 {}
-impl Element for f32 {}
-
-/// An array in the memory of a [`Launcher`]'s device.
-#[derive(Debug)]
-pub struct Array<'device, T: Element> {
-    /// The number of the launcher that made it.
-    owner: u64,
-    storage: ArrayStorage<T>,
-    /// It lives as long as the device, not longer.
-    device: PhantomData<&'device Device>,
-}
-
-/// Where the elements of an array are.
-#[derive(Debug)]
-enum ArrayStorage<T: Element> {
-    Emulated(Buffer<T>),
-    Cuda(CudaArray<T>),
-}
-
-impl<T: Element> Array<'_, T> {
-    /// The number of elements.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        match &self.storage {
-            ArrayStorage::Emulated(buffer) => buffer.len(),
-            ArrayStorage::Cuda(array) => array.buffer.len(),
-        }
-    }
-
-    /// Whether it has no elements.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    fn emulated(&self) -> &Buffer<T> {
-        match &self.storage {
-            ArrayStorage::Emulated(buffer) => buffer,
-            ArrayStorage::Cuda(_) => unreachable!("the launcher has checked that the array is its own"),
-        }
-    }
-
-    fn on_cuda(&self) -> &DeviceBuffer<T> {
-        match &self.storage {
-            ArrayStorage::Cuda(array) => &array.buffer,
-            ArrayStorage::Emulated(_) => unreachable!("the launcher has checked that the array is its own"),
-        }
-    }
-}
+pub use self::kernels::{InBlocks, KernelCall};
 
 /// A device for kernels on arrays.
 #[derive(Debug)]
-pub struct Launcher<'device> {
-    number: u64,
-    backend: Backend,
-    /// Arrays live as long as the device, not longer.
-    device: PhantomData<&'device Device>,
+pub struct Launcher {
+    device: Arc<cuda_launch::Device>,
 }
 
-#[derive(Debug)]
-enum Backend {
-    Emulator { emulator: Emulator, memory: Memory },
-    Cuda(CudaQueue),
-}
-
-impl<'device> Launcher<'device> {
+impl Launcher {
     /// A launcher on this device; None on the CPU, which has no kernels.
     ///
     /// # Errors
     /// [`Error::Driver`].
-    pub fn new(device: &'device Device) -> Result<Option<Self>> {
-        static NUMBERS: AtomicU64 = AtomicU64::new(0);
-        let backend = match (device.gpu(), device.emulator_seed()) {
-            (Some(gpu), _) => Backend::Cuda(CudaQueue::new(gpu.number)?),
-            (None, Some(seed)) => Backend::Emulator { emulator: Emulator::new().seed(seed), memory: Memory::new() },
+    pub fn new(device: &Device) -> Result<Option<Self>> {
+        let device = match (device.gpu(), device.emulator_seed()) {
+            (Some(gpu), _) => open_gpu(gpu.number)?,
+            (None, Some(seed)) => Arc::new(cuda_launch::Device::with_emulator(Emulator::new().seed(seed))),
             (None, None) => return Ok(None),
         };
-        Ok(Some(Self { number: NUMBERS.fetch_add(1, Ordering::Relaxed), backend, device: PhantomData }))
+        Ok(Some(Self { device }))
     }
 
     /// Whether it is the emulator: then every access is checked, times mean nothing, and
     /// [`launch_counting`](Self::launch_counting) counts.
     #[must_use]
     pub fn is_emulator(&self) -> bool {
-        matches!(self.backend, Backend::Emulator { .. })
+        self.device.is_emulator()
     }
 
     /// An array that holds `values`. `name` is for reports.
     ///
     /// # Errors
-    /// [`Error::DeviceMemory`], [`Error::Driver`].
-    pub fn upload<T: Element>(&mut self, name: &str, values: &[T]) -> Result<Array<'device, T>> {
-        let storage = match &mut self.backend {
-            Backend::Emulator { memory, .. } => {
-                ArrayStorage::Emulated(memory.try_upload(name, values).map_err(out_of_memory)?)
-            }
-            Backend::Cuda(queue) => {
-                let mut array = queue.allocate(values.len())?;
-                queue.write(&mut array, values)?;
-                ArrayStorage::Cuda(array)
-            }
-        };
-        Ok(Array { owner: self.number, storage, device: PhantomData })
+    /// [`Error::DeviceMemory`], [`Error::HostMemory`], [`Error::Driver`].
+    pub fn upload<T: Scalar>(&self, name: &str, values: &[T]) -> Result<Buffer<T>> {
+        self.device.upload(name, values).map_err(library_error)
     }
 
     /// An array for results. What nothing writes is all ones (NaN in `f32`), and an error on the emulator.
     ///
     /// # Errors
     /// As for [`upload`](Self::upload).
-    pub fn allocate<T: Element>(&mut self, name: &str, length: usize) -> Result<Array<'device, T>> {
-        let storage = match &mut self.backend {
-            Backend::Emulator { memory, .. } => {
-                ArrayStorage::Emulated(memory.try_allocate(name, length, Role::Output).map_err(out_of_memory)?)
-            }
-            Backend::Cuda(queue) => ArrayStorage::Cuda(queue.allocate(length)?),
-        };
-        Ok(Array { owner: self.number, storage, device: PhantomData })
+    pub fn allocate<T: Scalar>(&self, name: &str, length: usize) -> Result<Buffer<T>> {
+        self.device.output(name, length).map_err(library_error)
     }
 
     /// Replaces the values of an array.
@@ -165,36 +81,20 @@ impl<'device> Launcher<'device> {
     /// [`Error::Length`] if there are more or fewer values, [`Error::Driver`].
     ///
     /// # Panics
-    /// If the array is another launcher's.
-    pub fn write<T: Element>(&mut self, array: &mut Array<'device, T>, values: &[T]) -> Result<()> {
-        self.owns(array);
-        same_length("values", array.len(), values.len())?;
-        match (&mut self.backend, &mut array.storage) {
-            (Backend::Cuda(queue), ArrayStorage::Cuda(array)) => queue.write(array, values),
-            (Backend::Emulator { memory, .. }, ArrayStorage::Emulated(buffer)) => {
-                *buffer = memory.try_upload("values", values).map_err(out_of_memory)?;
-                Ok(())
-            }
-            _ => unreachable!("an array of this launcher is on its device"),
-        }
+    /// If the array is on another device.
+    pub fn write<T: Scalar>(&self, array: &mut Buffer<T>, values: &[T]) -> Result<()> {
+        self.device.write(array, values).map_err(library_error)
     }
 
     /// The values of an array.
     ///
     /// # Errors
-    /// [`Error::Emulator`] if a kernel left an element unwritten, [`Error::Driver`].
+    /// [`Error::Emulator`] if a kernel left an element unwritten, [`Error::HostMemory`], [`Error::Driver`].
     ///
     /// # Panics
-    /// If the array is another launcher's.
-    pub fn download<T: Element>(&mut self, array: &Array<'_, T>) -> Result<Vec<T>> {
-        let mut values = Vec::new();
-        values.try_reserve_exact(array.len()).map_err(|_| {
-            let bytes = array.len() as u64 * size_of::<T>() as u64;
-            out_of_memory(OutOfMemory { bytes, what: "an array's copy" })
-        })?;
-        values.resize(array.len(), T::default());
-        self.read(array, &mut values)?;
-        Ok(values)
+    /// If the array is on another device.
+    pub fn download<T: Scalar>(&self, array: &Buffer<T>) -> Result<Vec<T>> {
+        self.device.download(array).map_err(library_error)
     }
 
     /// Copies the values of an array.
@@ -203,38 +103,18 @@ impl<'device> Launcher<'device> {
     /// As for [`download`](Self::download); [`Error::Length`] if `values` has another length.
     ///
     /// # Panics
-    /// If the array is another launcher's.
-    pub fn read<T: Element>(&mut self, array: &Array<'_, T>, values: &mut [T]) -> Result<()> {
-        self.owns(array);
-        same_length("values", array.len(), values.len())?;
-        match (&mut self.backend, &array.storage) {
-            (Backend::Cuda(queue), ArrayStorage::Cuda(array)) => queue.read(array, values),
-            (Backend::Emulator { memory, .. }, ArrayStorage::Emulated(buffer)) => {
-                if let Some((first, count)) = memory.unwritten(buffer) {
-                    let report = format!("{count} elements were not written, the first is number {first}");
-                    return Err(Error::Emulator { kernel: "the kernels before".to_owned(), report });
-                }
-                values.copy_from_slice(&memory.download(buffer));
-                Ok(())
-            }
-            _ => unreachable!("an array of this launcher is on its device"),
-        }
+    /// If the array is on another device.
+    pub fn read<T: Scalar>(&self, array: &Buffer<T>, values: &mut [T]) -> Result<()> {
+        self.device.read(array, values).map_err(library_error)
     }
 
-    /// Sets a constant array of the module that `kernel` is in.
+    /// Sets a constant array of the file that the kernel `K` is in.
     ///
     /// # Errors
-    /// [`Error::Driver`].
-    pub fn set_constant<C, const N: usize>(&mut self, _array: C, kernel: &str, values: &[f32; N]) -> Result<()>
-    where
-        C: ConstantMemory<Element = f32>,
-    {
-        const { assert!(C::LENGTH == N, "as many values as the constant array holds") };
-        match &mut self.backend {
-            Backend::Emulator { memory, .. } => memory.set_constant(C::SYMBOL, values),
-            Backend::Cuda(queue) => queue.set_constant(&find(kernel), C::SYMBOL, values)?,
-        }
-        Ok(())
+    /// [`Error::Length`] for more values than the array holds, [`Error::Driver`].
+    pub fn set_constant<K: Kernel>(&self, array: impl ConstantMemory<Element = f32>, values: &[f32]) -> Result<()> {
+        self.load::<K>()?;
+        self.device.set_constant(K::MODULE, array, values).map_err(library_error)
     }
 
     /// Runs a kernel. On a CUDA device it may still run on return. Later calls of the launcher come after it.
@@ -244,9 +124,9 @@ impl<'device> Launcher<'device> {
     /// kernel or the device can do, [`Error::Emulator`] if the emulator finds a defect, [`Error::Driver`].
     ///
     /// # Panics
-    /// If an array is another launcher's.
-    pub fn launch(&mut self, call: &dyn KernelCall) -> Result<()> {
-        self.run(call, false).map(|_| ())
+    /// If an array is on another device.
+    pub fn launch(&self, call: &dyn KernelCall) -> Result<()> {
+        call.launch_on(self, false).map(|_| ())
     }
 
     /// Runs a kernel as [`launch`](Self::launch) does; the emulator also counts what a profiler would.
@@ -256,31 +136,42 @@ impl<'device> Launcher<'device> {
     ///
     /// # Panics
     /// As for [`launch`](Self::launch).
-    pub fn launch_counting(&mut self, call: &dyn KernelCall) -> Result<Option<Counts>> {
-        let counts = self.run(call, true)?;
-        Ok(self.is_emulator().then_some(counts))
+    pub fn launch_counting(&self, call: &dyn KernelCall) -> Result<Option<Counts>> {
+        call.launch_on(self, true)
     }
 
-    fn run(&mut self, call: &dyn KernelCall, counting: bool) -> Result<Counts> {
-        call.owners(&|owner| assert_eq!(owner, self.number, "an array of another launcher"));
-        call.check()?;
-        let (shape, kernel) = (call.shape(), find(call.symbol()));
-        if !shape.check()? {
-            return Ok(Counts::default());
+    /// Runs a kernel, unless the grid has no blocks.
+    ///
+    /// # Safety
+    /// - The conditions in the kernel's `# Safety` section hold for these arguments and this launch.
+    unsafe fn run<K: Kernel>(&self, launch: &Launch, kernel: &K, counting: bool) -> Result<Option<Counts>> {
+        if launch.blocks() == 0 && launch.threads() > 0 {
+            return Ok((counting && self.is_emulator()).then(Counts::default));
         }
-        match &mut self.backend {
-            Backend::Emulator { emulator, memory } => {
-                let launch = cuda_emulator::Launch::flat(shape.grid_size(), shape.block, shape.shared_bytes as u32);
-                let emulator = emulator.counting(counting);
-                call.emulate(&mut |run| emulator.launch(kernel.symbol, &launch, memory, run))
-                    .map_err(|error| emulator_error(kernel.symbol, error))
+        self.load::<K>()?;
+        // SAFETY: the conditions of the kernel hold, as required above.
+        let ran = unsafe {
+            if counting {
+                self.device.launch_counting(launch, kernel)
+            } else {
+                self.device.launch(launch, kernel).map(|()| None)
             }
-            Backend::Cuda(queue) => {
-                // SAFETY: the call, its arrays' owners and its shape were checked above.
-                unsafe { queue.launch(&kernel, call, shape)? };
-                Ok(Counts::default())
-            }
+        };
+        ran.map_err(|error| match error {
+            cuda_launch::Error::Emulator(error) => emulator_error(K::SYMBOL, error),
+            error => library_error(error),
+        })
+    }
+
+    /// Loads the PTX of the file that the kernel `K` is in, if it is not loaded yet.
+    fn load<K: Kernel>(&self) -> Result<()> {
+        if self.device.is_loaded(K::MODULE) {
+            return Ok(());
         }
+        let kernel = tutorials::kernels().find(|kernel| kernel.symbol == K::SYMBOL);
+        let module = kernel.and_then(|kernel| ptx::module(kernel.module));
+        let text = module.expect("each kernel of the tutorials has a module in the program").ptx();
+        self.device.load(Ptx { module: K::MODULE, text: text.into() }).map_err(library_error)
     }
 
     /// The time that `work` takes on the device, `times` times one after the other. (On the emulator that of the
@@ -288,43 +179,57 @@ impl<'device> Launcher<'device> {
     ///
     /// # Errors
     /// Those of `work`, [`Error::Driver`].
-    pub fn timed(&mut self, times: usize, mut work: impl FnMut(&mut Self) -> Result<()>) -> Result<Duration> {
-        let clock = match &self.backend {
-            Backend::Cuda(queue) => Some(queue.record()?),
-            Backend::Emulator { .. } => None,
-        };
-        let start = Instant::now();
-        for _ in 0..times {
-            work(self)?;
-        }
-        match (clock, &self.backend) {
-            (Some(clock), Backend::Cuda(queue)) => queue.since(&clock),
-            _ => Ok(start.elapsed()),
-        }
-    }
-
-    fn owns<T: Element>(&self, array: &Array<'_, T>) {
-        assert_eq!(array.owner, self.number, "an array of another launcher");
+    pub fn timed(&self, times: usize, mut work: impl FnMut() -> Result<()>) -> Result<Duration> {
+        let mut outcome = Ok(());
+        let milliseconds = self.device.time(|| {
+            outcome = (0..times).try_for_each(|_| work());
+            Ok(())
+        });
+        outcome?;
+        Ok(Duration::from_secs_f64(milliseconds.map_err(library_error)? / 1e3))
     }
 }
 
-/// Fails for a slice of another length.
-fn same_length(what: &'static str, required: usize, found: usize) -> Result<()> {
-    if required == found {
-        return Ok(());
+/// The GPU with this number. It stays open until the process ends, so the driver compiles each kernel once.
+fn open_gpu(number: usize) -> Result<Arc<cuda_launch::Device>> {
+    static OPEN: Mutex<BTreeMap<usize, Arc<cuda_launch::Device>>> = Mutex::new(BTreeMap::new());
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(device) = open.get(&number) {
+        return Ok(Arc::clone(device));
     }
-    Err(Error::Length { what, width: required, height: 1, channels: 1, required, found })
+    let device = Arc::new(cuda_launch::Device::cuda(number as u32).map_err(library_error)?);
+    open.insert(number, Arc::clone(&device));
+    Ok(device)
 }
 
-/// The kernel with this symbol.
-fn find(symbol: &str) -> Kernel {
-    kernels_gpu::tutorials::kernels()
-        .find(|kernel| kernel.symbol == symbol)
-        .unwrap_or_else(|| panic!("{symbol} is not in the list of the tutorials' kernels"))
+/// An array or a slice of the wrong length.
+fn length(what: &'static str, required: usize, found: usize) -> Error {
+    Error::Length { what, width: required, height: 1, channels: 1, required, found }
+}
+
+/// The library's error for one of `cuda_launch`.
+fn library_error(error: cuda_launch::Error) -> Error {
+    use cuda_launch::Error as Found;
+    match error {
+        Found::Driver { action, status, .. } => Error::from_driver_status(status, action),
+        Found::DeviceMemory { needed, free, total, .. } => Error::DeviceMemory { needed, free, total },
+        Found::HostMemory { error, .. } => out_of_memory(error),
+        Found::Emulator(error) => emulator_error("a kernel", error),
+        Found::Unwritten { .. } => {
+            Error::Emulator { kernel: "the kernels before".to_owned(), report: error.to_string() }
+        }
+        Found::Length { required, found, .. } => length("values", required, found),
+        Found::Launch { .. } | Found::Bounds { .. } => {
+            let required = "within the limits of the device and the kernel";
+            Error::Number { what: "the launch", required, found: error.to_string() }
+        }
+        // An array of another device, or PTX that lacks a kernel: a defect of this program.
+        error => panic!("{error}"),
+    }
 }
 
 /// Memory of this machine that the emulator did not get.
-fn out_of_memory(short: OutOfMemory) -> Error {
+fn out_of_memory(short: cuda_emulator::OutOfMemory) -> Error {
     let free = memory::free().unwrap_or(0).into();
     Error::HostMemory { what: format!("for {} on the emulator", short.what), needed: short.bytes.into(), free }
 }

@@ -2,9 +2,10 @@
 
 use super::{Arrays, Direct, Work, cpu};
 use crate::tutorial::judge;
-use crate::tutorial::launch::{BoxSumColumns, BoxSumRows, Launcher};
+use crate::tutorial::launch::Launcher;
 use crate::tutorial::session::Session;
 use faltung::{Border, Device, Image, Result};
+use kernels_gpu::tutorials::box_separable::{BoxSumColumns, BoxSumRows};
 
 /// The tutorial's names, and ours.
 const BORDERS: [(&str, Border); 4] =
@@ -21,8 +22,8 @@ pub(super) fn run(session: &mut Session<'_>, work: &Work, name: &'static str) ->
         let sums = cpu::sums(&work.image, work.mask, border);
         let expected: Vec<u8> = sums.iter().map(|&sum| cpu::rounded(sum, area)).collect();
         let (found, verdict) = match session.launcher()? {
-            Some(mut launcher) => {
-                let found = on_device(&mut launcher, work, border)?;
+            Some(launcher) => {
+                let found = on_device(&launcher, work, border)?;
                 let verdict = judge::exact(&found, &expected);
                 (found, verdict)
             }
@@ -56,7 +57,7 @@ pub(super) fn run(session: &mut Session<'_>, work: &Work, name: &'static str) ->
 }
 
 /// The separable kernels with another border.
-fn on_device(launcher: &mut Launcher<'_>, work: &Work, border: Border) -> Result<Vec<u8>> {
+fn on_device(launcher: &Launcher, work: &Work, border: Border) -> Result<Vec<u8>> {
     let (width, height) = (work.image.width() as u32, work.image.height() as u32);
     let (mask_width, mask_height) = (work.mask.width as u32, work.mask.height as u32);
     let border = border.mode().code();

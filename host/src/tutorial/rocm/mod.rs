@@ -12,13 +12,15 @@ use super::judge::{self, CheckResult};
 use super::photograph;
 use super::session::{Session, times_as_fast};
 use super::timing::MeanTime;
-use crate::tutorial::launch::{
-    Array, BoxBlur, BoxFromPrefixSums, BoxSumColumns, BoxSumRows, KernelCall, Launcher, RowPrefixSums,
-};
+use crate::tutorial::launch::{KernelCall, Launcher};
 use crate::units::digits;
+use cuda_launch::Buffer;
 use faltung::{
     Border, Device, Filter, Image, Mask, Operation, Pixel, PixelFormat, Prepared, Problem, Result, VariantChoice,
 };
+use kernels_gpu::tutorials::box_blur::BoxBlur;
+use kernels_gpu::tutorials::box_running::{BoxFromPrefixSums, RowPrefixSums};
+use kernels_gpu::tutorials::box_separable::{BoxSumColumns, BoxSumRows};
 
 /// The side of the tutorial's mask.
 const SIDE: usize = 200;
@@ -102,7 +104,7 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     in_place::run(session)?;
     let whole = Work::new(full, Box { width: SIDE, height: SIDE });
     let blurred = match session.launcher()? {
-        Some(mut launcher) => on_device(session, &mut launcher, &whole)?,
+        Some(launcher) => on_device(session, &launcher, &whole)?,
         None => on_cpu(session, &whole)?,
     };
     session.picture("rocm-before.png", whole.image.clone());
@@ -123,7 +125,7 @@ fn smaller(whole: &Work, factor: usize) -> Result<Work> {
 }
 
 /// All methods on a device. Returns the blurred picture, if it is right.
-fn on_device<'d>(session: &mut Session<'d>, launcher: &mut Launcher<'d>, whole: &Work) -> Result<Option<Vec<u8>>> {
+fn on_device(session: &mut Session<'_>, launcher: &Launcher, whole: &Work) -> Result<Option<Vec<u8>>> {
     if launcher.is_emulator() {
         let (factor, _) = reduced(session);
         session.note(format!(
@@ -152,9 +154,9 @@ fn on_device<'d>(session: &mut Session<'d>, launcher: &mut Launcher<'d>, whole: 
 }
 
 /// Some methods on one picture: checked, then timed or counted. Returns the last right result, too.
-fn ways<'d>(
-    session: &mut Session<'d>,
-    launcher: &mut Launcher<'d>,
+fn ways(
+    session: &mut Session<'_>,
+    launcher: &Launcher,
     work: &Work,
     ways: &[BlurMethod],
 ) -> Result<(Vec<Row>, Option<Vec<u8>>)> {
@@ -164,7 +166,7 @@ fn ways<'d>(
         let counts = arrays.blur(launcher, work, way, true)?;
         let found = launcher.download(&arrays.result)?;
         if session.check(format!("{}, {}", way.name(), work.describe()), work.judge(way, &found)) {
-            let timing = session.time(launcher, |launcher| arrays.blur(launcher, work, way, false).map(|_| ()))?;
+            let timing = session.time(launcher, || arrays.blur(launcher, work, way, false).map(|_| ()))?;
             rows.push(Row { name: way.name().to_owned(), way, timing, counts });
             answer = Some(found);
         }
@@ -173,15 +175,15 @@ fn ways<'d>(
 }
 
 /// The arrays of the kernels.
-struct Arrays<'d> {
-    image: Array<'d, u8>,
-    mask: Array<'d, f32>,
-    between: Array<'d, u32>,
-    result: Array<'d, u8>,
+struct Arrays {
+    image: Buffer<u8>,
+    mask: Buffer<f32>,
+    between: Buffer<u32>,
+    result: Buffer<u8>,
 }
 
-impl<'d> Arrays<'d> {
-    fn new(launcher: &mut Launcher<'d>, work: &Work) -> Result<Self> {
+impl Arrays {
+    fn new(launcher: &Launcher, work: &Work) -> Result<Self> {
         let (pixels, area) = (work.image.values().len(), work.mask.area());
         Ok(Self {
             image: launcher.upload("image", work.image.values())?,
@@ -192,13 +194,7 @@ impl<'d> Arrays<'d> {
     }
 
     /// Launches one or two kernels; counts, if asked and on the emulator.
-    fn blur(
-        &mut self,
-        launcher: &mut Launcher<'d>,
-        work: &Work,
-        way: BlurMethod,
-        count: bool,
-    ) -> Result<Option<Counts>> {
+    fn blur(&mut self, launcher: &Launcher, work: &Work, way: BlurMethod, count: bool) -> Result<Option<Counts>> {
         let (width, height) = (work.image.width() as u32, work.image.height() as u32);
         let (mask_width, mask_height) = (work.mask.width as u32, work.mask.height as u32);
         let Self { image, mask, between, result } = self;

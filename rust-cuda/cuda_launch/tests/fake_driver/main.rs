@@ -5,6 +5,8 @@
 #[path = "kernels.rs"]
 mod driver;
 
+use std::borrow::Cow;
+
 use cuda_launch::{Buffer, Device, Error, Kernel, Launch, Ptx};
 use cuda_std::prelude::*;
 
@@ -107,7 +109,11 @@ unsafe impl Kernel for ScaleOfSecond {
 }
 
 const CRATE: &str = env!("CARGO_CRATE_NAME");
-const PTX: Ptx = Ptx { crate_name: CRATE, text: entries!("scale", "sum_in_shared") };
+const PTX: Ptx = ptx(CRATE, entries!("scale", "sum_in_shared"));
+
+const fn ptx(module: &'static str, text: &'static str) -> Ptx {
+    Ptx { module, text: Cow::Borrowed(text) }
+}
 
 #[test]
 fn a_kernel_gets_its_arguments_and_the_memory_of_the_gpu() {
@@ -142,7 +148,18 @@ fn a_kernel_gets_its_arguments_and_the_memory_of_the_gpu() {
         let milliseconds = device.time(|| sum_up(&mut sum)).unwrap();
         assert!(milliseconds >= 0.0);
         assert_eq!(device.download(&sum).unwrap(), [192]);
-        assert_eq!(device.download(&device.zeros::<u8>("nothing", 0).unwrap()).unwrap(), []);
+        let mut nothing = device.zeros::<u8>("nothing", 0).unwrap();
+        device.write(&mut nothing, &[]).unwrap();
+        assert_eq!(device.download(&nothing).unwrap(), []);
+
+        // New values are written behind the kernels before, and read behind the kernels after.
+        let mut values = values;
+        device.write(&mut values, &[5; 64]).unwrap();
+        // SAFETY: the arrays are long enough, and the launch is that of the kernel.
+        unsafe { device.launch(&launch, &SumInShared { values: &values, sum: &mut sum }) }.unwrap();
+        let mut found = [0];
+        device.read(&sum, &mut found).unwrap();
+        assert_eq!(found, [320]);
     }
     assert_eq!(fake.trouble(), None);
 }
@@ -162,10 +179,10 @@ fn errors_name_the_kernel_and_the_remedy() {
         let launch = Launch::cover(4, 32);
         let error = run(&device, &launch, 4);
         assert!(error.contains("call `device.load(cuda_launch::ptx!(\"fake_driver\"))` before the launch"), "{error}");
-        let other = Ptx { crate_name: CRATE, text: entries!("sum_in_shared") };
-        device.load(other).unwrap();
+        assert!(!device.is_loaded(CRATE));
+        device.load(ptx(CRATE, entries!("sum_in_shared"))).unwrap();
         let error = run(&device, &launch, 4);
-        assert!(error.starts_with("scale: the PTX of the crate fake_driver has no entry of this name"), "{error}");
+        assert!(error.starts_with("scale: the PTX of fake_driver has no entry of this name"), "{error}");
         device.load(PTX).unwrap();
         assert_eq!(run(&device, &launch, 5), "scale: from must have at least 5 elements, but has 4");
         assert_eq!(
@@ -177,24 +194,29 @@ fn errors_name_the_kernel_and_the_remedy() {
         let run_second = || unsafe { device.launch(&launch, &ScaleOfSecond) }.unwrap_err();
         let error = run_second();
         assert!(matches!(&error, Error::NotLoaded { crate_name, .. } if crate_name == "second"), "{error}");
-        device.load(Ptx { crate_name: "second", text: entries!("other") }).unwrap();
-        let error = run_second();
-        assert!(matches!(&error, Error::NoEntry { crate_name, .. } if crate_name == "second"), "{error}");
+        // The innermost module around the kernel counts.
+        for module in ["second::other", "second", "second::kernels"] {
+            device.load(ptx(module, entries!("other"))).unwrap();
+            let error = run_second();
+            match module {
+                "second::other" => assert!(matches!(error, Error::NotLoaded { .. }), "{error}"),
+                _ => assert!(matches!(error, Error::NoEntry { module: found, .. } if found == module), "{error}"),
+            }
+        }
+        assert!(device.is_loaded("second::kernels::inner") && !device.is_loaded("secondary"));
 
         let second = Device::cuda(0).unwrap();
         assert!(run(&second, &launch, 4).starts_with("scale: from is an array of another device"));
-        let error = device.load(Ptx { crate_name: CRATE, text: "no PTX" }).unwrap_err();
+        let error = device.load(ptx(CRATE, "no PTX")).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "could not compile the PTX of the crate fake_driver: a PTX JIT compilation failed (CUDA error 218)"
+            "could not compile the PTX of fake_driver: a PTX JIT compilation failed (CUDA error 218)"
         );
         let error = device.set_constant("none", FACTORS, &[1.0]).unwrap_err();
         assert!(matches!(&error, Error::NotLoaded { crate_name, .. } if crate_name == "none"), "{error}");
         let error = device.zeros::<u8>("much", 1 << 30).unwrap_err();
-        assert!(
-            error.to_string().starts_with("could not allocate 1073741824 bytes for much: out of memory"),
-            "{error}"
-        );
+        assert!(matches!(error, Error::DeviceMemory { needed: 1_073_741_824, .. }), "{error}");
+        assert!(error.to_string().starts_with("could not allocate 1073741824 bytes for much: "), "{error}");
     }
     assert_eq!(fake.trouble(), None);
 }
@@ -204,7 +226,7 @@ fn shared_arrays_and_dynamic_shared_memory_are_added_up() {
     let fake = Fake::get("");
     {
         let device = Device::cuda(0).unwrap();
-        device.load(Ptx { crate_name: CRATE, text: BOTH }).unwrap();
+        device.load(ptx(CRATE, BOTH)).unwrap();
         let values = device.upload("values", &[3_u32, 4]).unwrap();
         let mut sum = device.zeros("sum", 1).unwrap();
         let mut run = |shared_bytes| {
