@@ -384,18 +384,20 @@ impl Device {
     /// [`Error::HostMemory`]; [`Error::TooLarge`] if the number of bytes overflows; [`Error::PageLockedMemory`] if the
     /// system does not give away so much.
     pub fn page_locked<T: Pixel>(&self, length: usize) -> Result<PageLocked<T>> {
+        let bytes = length.checked_mul(size_of::<T>()).ok_or_else(|| Error::TooLarge {
+            what: "the number of values".into(),
+            most: usize::MAX / size_of::<T>(),
+            found: length.to_string(),
+        })?;
         #[cfg(feature = "cuda")]
         if let Kind::Cuda(gpu) = &self.kind
             // The driver locks no empty memory.
-            && length > 0
+            && bytes > 0
         {
-            let bytes = length.checked_mul(size_of::<T>()).ok_or_else(|| Error::TooLarge {
-                what: "the number of values".into(),
-                most: usize::MAX / size_of::<T>(),
-                found: length.to_string(),
-            })?;
             return Ok(PageLocked::locked(gpu.page_locked(bytes)?));
         }
+        #[cfg(not(feature = "cuda"))]
+        let _ = bytes;
         Ok(PageLocked::ordinary(crate::memory::zeros(length, "for values")?))
     }
 
@@ -420,6 +422,15 @@ mod tests {
 
     use super::*;
     use crate::Border;
+
+    #[test]
+    fn page_locked_memory_of_any_device_is_countable() {
+        for device in [Device::cpu(), Device::emulator(1)] {
+            let error = device.page_locked::<f32>(usize::MAX).unwrap_err();
+            assert!(matches!(error, Error::TooLarge { most, .. } if most == usize::MAX / 4), "{error}");
+            assert!(device.page_locked::<f32>(0).unwrap().is_empty());
+        }
+    }
 
     /// NaN is found again, and a zero of another sign is another problem.
     #[test]

@@ -27,7 +27,8 @@ impl Filter {
     /// The mean of `width` x `height` pixels: [`Mask::average`].
     ///
     /// A window of even size has no middle. It then holds one pixel more on the left of the output pixel, or above it.
-    /// This is the window of OpenCV's `blur` and SciPy's `uniform_filter`. The anchor is set accordingly.
+    /// This is the window of OpenCV's `blur` and SciPy's `uniform_filter`. The anchor is set accordingly, for a
+    /// convolution. A correlation with this filter has the additional pixel on the right, or below.
     ///
     /// ```
     /// use faltung::{Device, Filter, Image};

@@ -62,8 +62,9 @@ pub fn with_pool<T>(pool: &Arc<ThreadPool>, job: impl FnOnce() -> T) -> T {
 /// Runs `job` on the calling thread. Once `cancelled` is true, its work on the CPU ends early with
 /// [`Error::Cancelled`], unless nearly all of it is done. Some results are then unwritten.
 ///
-/// This is the work of calls on [`Device::cpu`](crate::Device::cpu), and of the filters in [`nd`](crate::nd). Work that
-/// other threads start for the job, and work on a GPU, is not ended.
+/// This is the work of calls on [`Device::cpu`](crate::Device::cpu), and of the filters in [`nd`](crate::nd). A filter
+/// in `nd` of less than [`SERIAL`](crate::nd::SERIAL) multiply-adds may ignore the flag. Work that other threads start
+/// for the job, and work of the emulator or a GPU, is not ended.
 ///
 /// ```
 /// use std::sync::Arc;

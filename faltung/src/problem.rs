@@ -92,6 +92,9 @@ impl Filter {
     }
 
     /// Sets the accuracy class that the results must keep; by default [`Accuracy::Bounded`].
+    ///
+    /// Integer results of very large masks can need the direct sum in the classes Exact and Bounded: for `u8`, those of
+    /// Gaussians from about sigma 25 on. [`Accuracy::Normwise`] and results of `f32` take a faster method.
     #[must_use]
     pub fn accuracy(self, accuracy: Accuracy) -> Self {
         Self { accuracy, ..self }

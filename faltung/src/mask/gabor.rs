@@ -46,8 +46,8 @@ impl Mask {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Number`](crate::Error::Number) if wavelength, sigma or aspect is not above 0 or an angle is not finite;
-    /// [`Error::TooLarge`](crate::Error::TooLarge) above 2^26 coefficients.
+    /// [`Error::Number`](crate::Error::Number) if wavelength, sigma or aspect is not above 0, an angle is not finite, or
+    /// the wavelength is so small that a coefficient is not finite; [`Error::TooLarge`](crate::Error::TooLarge) above 2^26 coefficients.
     pub fn gabor(gabor: &Gabor) -> Result<Self> {
         let wavelength = positive("the wavelength", gabor.wavelength)?;
         let sigma = positive("sigma", gabor.sigma.unwrap_or(Gabor::SIGMA_OF_WAVELENGTH * wavelength))?;
@@ -70,6 +70,7 @@ impl Mask {
             let (u, v) = turn(x, y);
             envelope(u, v) * (2.0 * PI * u / wavelength + phase).cos()
         })?;
-        wave.divided_by(area, "sigma", sigma)
+        // The Gaussian is finite for each sigma. So the wave is to blame.
+        wave.divided_by(area, "the wavelength", wavelength)
     }
 }

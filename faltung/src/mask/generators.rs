@@ -59,7 +59,7 @@ impl Sampled {
         let coefficients: Vec<f32> = self.values.iter().map(|value| (value / divisor) as f32).collect();
         if coefficients.iter().any(|coefficient| !coefficient.is_finite()) {
             let required = "such that every coefficient is finite";
-            return Err(Error::Number { what, required, found: parameter.to_string() });
+            return Err(Error::Number { what, required, found: text(parameter) });
         }
         Mask::new(self.width, self.height, coefficients)
     }
@@ -74,18 +74,24 @@ fn check_count(width: usize, height: usize) -> Result<()> {
     Ok(())
 }
 
+/// A number for people: very large and very small ones have an exponent in place of hundreds of zeros.
+fn text(value: f64) -> String {
+    let text = format!("{value:?}");
+    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+}
+
 pub(super) fn positive(what: &'static str, value: f64) -> Result<f64> {
     if value > 0.0 && value.is_finite() {
         return Ok(value);
     }
-    Err(Error::Number { what, required: "a number above 0", found: value.to_string() })
+    Err(Error::Number { what, required: "a number above 0", found: text(value) })
 }
 
 pub(super) fn finite(what: &'static str, value: f64) -> Result<f64> {
     if value.is_finite() {
         return Ok(value);
     }
-    Err(Error::Number { what, required: "a finite number", found: value.to_string() })
+    Err(Error::Number { what, required: "a finite number", found: text(value) })
 }
 
 /// `4 sigma`, rounded to the nearest: where SciPy's filters end.
@@ -224,7 +230,8 @@ impl Mask {
     /// ```
     ///
     /// # Errors
-    /// As for [`gaussian`](Self::gaussian).
+    /// [`Error::Number`] if sigma is not above 0, or so small that a coefficient is not finite; [`Error::TooLarge`]
+    /// above 2^26 coefficients.
     pub fn laplacian_of_gaussian(sigma: f64) -> Result<Self> {
         positive("sigma", sigma)?;
         let radius = four_sigma(sigma).max(1);
@@ -312,7 +319,7 @@ impl Mask {
     pub fn motion(length: f64, degrees: f64) -> Result<Self> {
         if !(length >= 1.0 && length.is_finite()) {
             let required = "at least 1 pixel";
-            return Err(Error::Number { what: "the length of the motion", required, found: length.to_string() });
+            return Err(Error::Number { what: "the length of the motion", required, found: text(length) });
         }
         let half = (length - 1.0) / 2.0;
         // Rows count downwards, angles upwards.
@@ -343,6 +350,10 @@ impl Mask {
     /// [`Error::Number`] if the radius is not above 0, [`Error::TooLarge`] above 2^26 coefficients.
     pub fn disk(radius: f64) -> Result<Self> {
         positive("the radius of the disk", radius)?;
+        // The areas below would underflow for a small radius.
+        if radius <= 0.5 {
+            return Ok(Self::identity());
+        }
         let cells = (radius - 0.5).ceil().max(0.0) as usize;
         let sampled = Sampled::new(cells, cells, |x, y| {
             let corner = |x: f64, y: f64| quarter_disk(radius, x, y);

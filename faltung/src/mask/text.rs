@@ -211,6 +211,7 @@ fn describe(rows: &[Vec<f32>]) -> String {
     let (least, most) = rows.iter().fold((usize::MAX, 0), |(a, b), row| (a.min(row.len()), b.max(row.len())));
     match rows.len() {
         0 => "none".into(),
+        1 => format!("1 row of {most}"),
         count if least == most => format!("{count} rows of {most}"),
         count => format!("{count} rows of {least} to {most}"),
     }
@@ -278,6 +279,7 @@ mod tests {
                 "3 3\n1 2 3\n4 5 6",
                 "mask: a table of 3 rows of 3 after the header \"3 3\" was expected, not \"2 rows of 3\"",
             ),
+            ("1 2\n3", "mask: a table of 2 rows of 1 after the header \"1 2\" was expected, not \"1 row of 1\""),
             ("nan 3\n1 2 3\n4 5 6", "row 2 of the mask has 3 coefficients, row 1 has 2"),
             ("3 1 0 0\n1 2 3", "the scale in the first line of a mask must be finite and not 0, not 0"),
         ];

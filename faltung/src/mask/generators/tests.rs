@@ -174,3 +174,23 @@ fn an_unsharp_mask_is_the_identity_plus_the_difference_from_a_blur() {
     }
     assert!(matches!(Mask::unsharp(1e9, 1.0, None), Err(Error::TooLarge { .. })));
 }
+
+/// A circle within one pixel covers that pixel alone, however small it is.
+#[test]
+fn a_small_disk_is_one_pixel() {
+    for radius in [0.5, 1e-3, 1e-200, f64::from_bits(1)] {
+        assert_eq!(Mask::disk(radius).unwrap(), Mask::identity(), "{radius:e}");
+    }
+    assert_eq!(Mask::disk(0.51).unwrap().width(), 3);
+}
+
+#[test]
+fn errors_have_short_numbers_and_blame_the_right_parameter() {
+    let check = |result: Result<Mask>, text: &str| assert_eq!(result.unwrap_err().to_string(), text);
+    check(Mask::gaussian(-1.0, None), "sigma must be a number above 0, not -1");
+    check(Mask::gaussian(-1e300, None), "sigma must be a number above 0, not -1e300");
+    check(Mask::motion(1e-300, 0.0), "the length of the motion must be at least 1 pixel, not 1e-300");
+    check(Mask::laplacian_of_gaussian(1e-100), "sigma must be such that every coefficient is finite, not 1e-100");
+    let fine = crate::Gabor { sigma: Some(2.0), ..crate::Gabor::new(1e-320, 0.0) };
+    check(Mask::gabor(&fine), "the wavelength must be such that every coefficient is finite, not 1e-320");
+}
