@@ -105,7 +105,14 @@ impl FromStr for Border {
             "wrap" | "circular" | "periodic" | "tile" => Self::Wrap,
             _ => {
                 let value = text.strip_prefix("constant:").ok_or_else(unknown)?;
-                Self::Constant(value.parse().map_err(|_| unknown())?)
+                // A number that f32 can't hold would become infinite.
+                let is_digit = |character: char| character.is_ascii_digit();
+                let value: f32 = value
+                    .parse()
+                    .ok()
+                    .filter(|number: &f32| number.is_finite() || !value.contains(is_digit))
+                    .ok_or_else(unknown)?;
+                Self::Constant(value)
             }
         })
     }
@@ -125,7 +132,7 @@ mod tests {
         for (also, border) in [("constant", Border::ZERO), ("edge", Border::Clamp), ("symmetric", Border::Reflect)] {
             assert_eq!(also.parse::<Border>().unwrap(), border);
         }
-        for text in ["", "constant:", "constant:x", "Zero", "reflect 101"] {
+        for text in ["", "constant:", "constant:x", "constant:1e40", "constant:-1e400", "Zero", "reflect 101"] {
             assert!(text.parse::<Border>().is_err(), "{text:?}");
         }
     }

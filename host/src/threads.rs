@@ -2,24 +2,30 @@
 
 use faltung::memory::{address_space, available, control_group_free};
 
-/// Fits the program to its limits. Call it first. Without limits it does nothing.
+/// Fits the program to its limits. Call it first.
 ///
 /// - A limited address space (`ulimit -v`) gets fewer threads and one heap for all of them. A thread that can't start
 ///   would end the program, and a heap for each thread would leave nothing for pictures.
 /// - A control group with little memory gets freed memory back at once.
+/// - `RAYON_NUM_THREADS` counts up to the number of cores, or to 256 if these are fewer: many more threads would hardly
+///   come to work.
 pub fn fit_threads() {
+    const MOST_THREADS: usize = 256;
     /// Below this, what the C library keeps would be missing.
     const LITTLE: u64 = 4 << 30;
     if control_group_free().is_some_and(|free| free < LITTLE) {
         allocator::return_freed_memory();
     }
-    if address_space().is_none() {
-        return;
-    }
-    allocator::one_heap();
     // The count that rayon would use.
     let asked = std::env::var("RAYON_NUM_THREADS").ok().and_then(|count| count.parse().ok()).filter(|&count| count > 0);
-    let wanted = asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let most = cores.max(MOST_THREADS);
+    if address_space().is_some() {
+        allocator::one_heap();
+    } else if asked.is_none_or(|count| count <= most) {
+        return;
+    }
+    let wanted = asked.unwrap_or(cores).min(most);
     // An error means that the threads run already.
     let _ = rayon::ThreadPoolBuilder::new().num_threads(threads_that_fit(wanted)).build_global();
 }

@@ -255,12 +255,45 @@ fn opaque_alpha_is_left_out_where_there_is_no_place_for_it() {
     place.filter(&["a.npy", "-o", "b.jpg", "--box", "3"]).with(1, &["not u8 in 4 (another extension helps)"]);
 }
 
+/// Half visible, hidden and opaque.
+const STRAIGHT: [f32; 12] = [1.0, 0.5, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 1.0, 0.5, 0.0, 1.0];
+
+/// OpenEXR gets colours that are multiplied by alpha: as a part of 1, or of the greatest number that it keeps.
+#[test]
+fn colours_are_multiplied_for_openexr() {
+    let place = Place::new();
+    let note = |name| format!("note: {name}: colours are multiplied by alpha, because OpenEXR holds them so\n");
+    place.write("a.tif", Image::new(3, 1, 4, STRAIGHT.to_vec()).unwrap());
+    place.filter(&["a.tif", "-o", "a.exr", "--identity"]).with(0, &[&note("a.tif")]);
+    assert_eq!(place.read_f32("a.exr").values()[..4], [0.5, 0.25, 0.0, 0.5]);
+    place.filter(&["a.exr", "-o", "b.exr", "--identity"]).quietly();
+    assert_eq!(place.read("b.exr"), place.read("a.exr"));
+    place.write("c.png", Image::new(2, 1, 4, vec![200_u8, 100, 0, 255, 200, 100, 0, 51]).unwrap());
+    place.filter(&["c.png", "-o", "c.exr", "--identity", "--output-type", "f32"]).with(0, &[&note("c.png")]);
+    assert_eq!(place.read_f32("c.exr").values(), [200.0, 100.0, 0.0, 255.0, 40.0, 20.0, 0.0, 51.0]);
+    // Arrays have no alpha.
+    place.write("d.npy", Image::new(3, 1, 4, STRAIGHT.to_vec()).unwrap());
+    place.filter(&["d.npy", "-o", "d.exr", "--identity"]).quietly();
+    assert_eq!(place.read_f32("d.exr").values(), STRAIGHT);
+}
+
+/// Alpha is linear as it is, and so is what stands outside of it.
+#[test]
+fn the_border_of_plain_alpha_is_not_decoded() {
+    let place = Place::new();
+    let even = Image::new(5, 4, 4, vec![128_u8; 80]).unwrap();
+    place.write("a.png", even.clone());
+    let args = ["a.png", "-o", "b.png", "--box", "3", "--linear", "--alpha", "plain", "--border", "constant:128"];
+    place.filter(&args).quietly();
+    assert_eq!(place.read_u8("b.png"), even);
+}
+
 /// OpenEXR's colours are multiplied by alpha already.
 #[test]
 fn colours_of_openexr_are_not_weighted_again() {
     let place = Place::new();
-    let image = Image::new(3, 1, 4, vec![0.5_f32, 0.25, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 1.0, 0.5, 0.0, 1.0]).unwrap();
-    place.write("a.exr", image);
+    // The first pixel becomes (0.5, 0.25, 0).
+    place.write("a.exr", Image::new(3, 1, 4, STRAIGHT.to_vec()).unwrap());
     let run = |mask: &[&str]| {
         let run = place.filter(&[&["a.exr", "-o", "b.npy", "--overwrite"], mask].concat());
         run.with(0, &["a.exr: not kept: that the colours are multiplied by alpha"]);
@@ -276,7 +309,7 @@ fn colours_of_openexr_are_not_weighted_again() {
 fn colours_of_openexr_stay_multiplied_or_are_divided() {
     let place = Place::new();
     let values = [0.5_f32, 0.25, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0, 1.0, 0.5, 0.0, 1.0];
-    place.write("a.exr", Image::new(3, 1, 4, values.to_vec()).unwrap());
+    place.write("a.exr", Image::new(3, 1, 4, STRAIGHT.to_vec()).unwrap());
     place.filter(&["a.exr", "-o", "b.tif", "--identity"]).quietly();
     let picture = Picture::read(place.path("b.tif")).unwrap();
     assert!(picture.metadata.premultiplied);

@@ -135,6 +135,9 @@ fn parts_are_the_whole() {
     }
     let run = place.filter(&["a.zarr", "-o", "c.npy", "--box", "3", "--part", "1/2"]);
     run.with(2, &["can't share one file"]);
+    // One chunk for two processes.
+    let run = place.filter(&["a.zarr", "-o", "d.zarr", "--box", "3", "--chunk", "512", "--part", "1/2"]);
+    run.with(0, &["--part 1/2 has no chunk: the result has 1\n"]);
 }
 
 /// A run completes what is missing and computes nothing else. The results of another filter are not taken for its own.
@@ -287,6 +290,13 @@ fn what_cannot_be_read_or_written_is_said() {
     place.filter(&["a.png", "-o", "b.zarr", "--box", "3"]).with(1, &["a.png: can't be read in chunks"]);
     place.filter(&["a.zarr", "-o", "b.png", "--box", "3"]).with(2, &[".zarr, .npy and .tif are written"]);
     place.filter(&["a.zarr", "-o", "a.zarr", "--box", "3"]).with(2, &["input and output are the same"]);
+    // What lies in the output would be removed with it.
+    place.filter(&["a.zarr", "-o", "whole.zarr", "--box", "3"]).with(0, &[]);
+    fs::rename(place.path("whole.zarr"), place.path("outer.zarr")).unwrap();
+    fs::copy(place.path("a.png"), place.path("outer.zarr/c/a.tif")).unwrap();
+    place
+        .filter(&["outer.zarr/c/a.tif", "-o", "outer.zarr", "--box", "3", "--overwrite"])
+        .with(2, &["outer.zarr/c/a.tif: lies in the output"]);
     place.filter(&["a.zarr", "a.png", "-o", "b.zarr", "--box", "3"]).with(2, &["filtered one by one"]);
     for more in [&["--unsharp", "2"][..], &["--sobel", "magnitude"], &["--box", "3", "--linear"]] {
         place.filter(&[&["a.zarr", "-o", "b.zarr"], more].concat()).with(2, &["takes one mask"]);

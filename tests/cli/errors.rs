@@ -62,6 +62,7 @@ fn arguments() {
         2,
         &["round", "zero, constant:VALUE, clamp, reflect, mirror or wrap"],
     );
+    fails(&with(&["--emboss", "--border", "constant:1e400"]), 2, &["--border", "constant:1e400"]);
     fails(&with(&["--emboss", "--op", "multiply"]), 2, &["convolve, correlate"]);
     fails(&with(&["--emboss", "--anchor", "3,0"]), 2, &["anchor (row 3, column 0)", "3 rows and 3 columns"]);
     fails(&with(&["--emboss", "--anchor", "middle"]), 2, &["row and a column"]);
@@ -95,6 +96,11 @@ fn arguments() {
     fails(&with(&["--gaussian", "-2:3"]), 2, &["sigma must be a number above 0, not -2"]);
     fails(&with(&["--disk", "-1"]), 2, &["radius of the disk must be a number above 0, not -1"]);
     fails(&with(&["--gabor", "-8:0"]), 2, &["wavelength must be a number above 0, not -8"]);
+    for option in ["--border", "--quality", "--chunk", "--part", "--sobel", "--output-type", "--scale"] {
+        fails(&with(&["--emboss", option, "-x"]), 2, &["'-x' for '", option]);
+    }
+    fails(&["a.png", "--emboss", "-o", "--linear"], 2, &["a value is required for '--output <OUTPUT>'"]);
+    prepared().filter(&with(&["--identity", "--scale", "-.5", "--offset", "200"])).quietly();
     // NaN where a size is meant, and sizes that overflow.
     fails(&with(&["--gaussian", "nan"]), 2, &["sigma must be a number above 0, not NaN"]);
     fails(&with(&["--gaussian", "inf"]), 2, &["sigma must be a number above 0, not inf"]);
@@ -304,7 +310,7 @@ fn outputs() {
     fails(
         &["g.npy", "-o", "b.png", "--identity"],
         1,
-        &["b.png: PNG holds u8 or u16", "not f32 in 1 (--output-type u8 or another"],
+        &["not f32 in 1 (--output-type u8 --scale 255 helps if the values are 0 to 1; or another extension)"],
     );
     fails(
         &["a.png", "-o", "b.pgm", "--identity"],

@@ -80,6 +80,64 @@ fn cut_files_are_errors() {
     }
 }
 
+/// A JPEG whose coded data end early is cut off, though it has an end. A whole one never is.
+#[test]
+fn coded_data_that_end_early_are_errors() {
+    use jpeg_encoder::{ColorType, Encoder, SamplingFactor::*};
+    let place = Place::new();
+    let path = place.path("a.jpg");
+    let mut random = fastrand::Rng::with_seed(3);
+    for (width, height) in [(1, 1), (8, 8), (9, 17), (64, 48), (131, 70)] {
+        let values: Vec<u8> = (0..width * height * 3).map(|_| random.u8(..)).collect();
+        for (sampling, interval, optimized) in [F_1_1, F_2_1, F_2_2, F_4_1]
+            .into_iter()
+            .flat_map(|sampling| [0, 1, 4, 17].map(|interval| (sampling, interval)))
+            .flat_map(|(sampling, interval)| [false, true].map(|optimized| (sampling, interval, optimized)))
+        {
+            let case = format!("{width} x {height}, {sampling:?}, {interval}, {optimized}");
+            let mut jpeg = Vec::new();
+            let mut encoder = Encoder::new(&mut jpeg, 90);
+            encoder.set_sampling_factor(sampling);
+            encoder.set_restart_interval(interval);
+            encoder.set_optimized_huffman_tables(optimized);
+            encoder.encode(&values, width as u16, height as u16, ColorType::Rgb).unwrap();
+            fs::write(&path, &jpeg).unwrap();
+            if let Err(error) = Picture::read(&path) {
+                panic!("{case}: {error}");
+            }
+            // With factors of 4 or optimized tables, each component has a scan, and the decoder takes what there is.
+            if width < 131 || sampling == F_4_1 || optimized {
+                continue;
+            }
+            let scan = jpeg.windows(2).position(|marker| marker == [0xFF, 0xDA]).unwrap() + 14;
+            for tenths in [0, 3, 6, 8] {
+                let mut end = scan + (jpeg.len() - 2 - scan) * tenths / 10;
+                end -= usize::from(jpeg[end - 1] == 0xFF);
+                fs::write(&path, [&jpeg[..end], &[0xFF, 0xD9]].concat()).unwrap();
+                let Err(error) = Picture::read(&path) else { panic!("{case}, {tenths} tenths") };
+                let error = error.to_string();
+                assert!(error.contains("is cut off"), "{case}, {tenths} tenths: {error}");
+            }
+        }
+    }
+}
+
+/// A TIFF whose JPEG is cut off is an error, whole or in chunks.
+#[test]
+fn cut_jpegs_in_tiffs_are_errors() {
+    let place = Place::new();
+    let mut jpeg = Vec::new();
+    let encoder = jpeg_encoder::Encoder::new(&mut jpeg, 90);
+    encoder.encode(&[200; 64], 8, 8, jpeg_encoder::ColorType::Luma).unwrap();
+    // A strip that reaches beyond the file, and one without an end.
+    fs::write(place.path("file.tif"), super::bombs::tiff(&jpeg, (8, 8), &[(259, 3, 1, 7), (279, 4, 1, 9999)])).unwrap();
+    fs::write(place.path("strip.tif"), super::bombs::tiff(&jpeg[..jpeg.len() - 2], (8, 8), &[(259, 3, 1, 7)])).unwrap();
+    for (name, more) in [("file.tif", &[][..]), ("file.tif", &["--chunk", "64"]), ("strip.tif", &[])] {
+        let error = format!("error: {name}: is cut off");
+        place.filter(&[&[name, "-o", "out.tif", "--identity"], more].concat()).with(1, &[&error]);
+    }
+}
+
 /// Sides that the file can't have are an error at once.
 #[test]
 fn impossible_sides_are_errors() {

@@ -64,6 +64,36 @@ fn file_size() {
     assert_eq!(made(&place), 1);
 }
 
+/// A full disk is named, whatever the format.
+#[test]
+fn openexr_says_why_it_is_not_written() {
+    let place = Place::new();
+    fs::create_dir(place.path("in")).unwrap();
+    place.write("in/a.exr", picture(400, 300, 3, |i| i as f32));
+    let ended = limited(&place, "ulimit -f 16", "--identity").with(1, &["error: out/a.exr: File too large"]);
+    assert!(!ended.stderr.contains("decoding"), "{}", ended.stderr);
+}
+
+/// Help that nobody gets is an error, as a result is.
+#[test]
+fn help_on_a_full_disk() {
+    let place = Place::new();
+    for args in [&["--help"][..], &["filter", "--help"], &["--version"]] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let ended = Ended::from(place.command(args).stdout(full).output().unwrap());
+        ended.with(1, &["error: standard output: No space left on device"]);
+    }
+}
+
+/// More threads than the system could start are not begun.
+#[test]
+fn many_threads() {
+    let place = Place::new();
+    place.write("a.png", picture(9, 7, 1, |i| i as u8));
+    let mut command = place.command(&["filter", "--device", "cpu", "a.png", "-o", "b.png", "--box", "3"]);
+    Ended::from(command.env("RAYON_NUM_THREADS", "100000").output().unwrap()).quietly();
+}
+
 /// The emulator, too, says what it needed; it neither panics nor waits for ever.
 #[test]
 fn address_space_of_the_emulator() {

@@ -201,6 +201,19 @@ fn tiff_in_chunks_keeps_its_metadata() {
     quiet.quietly();
 }
 
+/// Texts of a TIFF are named where they are lost.
+#[test]
+fn texts_of_tiff_are_named() {
+    let place = Place::new();
+    let text = u32::from_le_bytes(*b"abc\0");
+    let fields = [(270, 2, 4, text), (271, 2, 4, text), (305, 2, 4, text), (306, 2, 4, text), (33_432, 2, 4, text)];
+    fs::write(place.path("a.tif"), tiff(&[5; 6], (3, 2), &fields)).unwrap();
+    let note = "note: a.tif: not kept: author and copyright, comments, the camera, the date, the software\n";
+    for more in [&[][..], &["--chunk", "512", "--overwrite"]] {
+        place.filter(&[&["a.tif", "-o", "b.tif", "--identity"], more].concat()).with(0, &[note]);
+    }
+}
+
 /// Grey f32 is turned, and keeps its profile, as all others are.
 #[test]
 fn grey_floating_point_has_metadata_too() {
@@ -294,8 +307,17 @@ fn tiffs_of_many_kinds() {
     fs::write(place.path("beyond.tif"), file(15)).unwrap();
     place.filter(&["beyond.tif", "-o", "x.png", "--identity"]).with(1, &["beyond.tif", "tiles that reach beyond"]);
     // Zstandard is for a library in C.
-    fs::write(place.path("zstd.tif"), tiff(&[1, 2], (2, 1), &[(259, 3, 1, 50_000)])).unwrap();
-    place.filter(&["zstd.tif", "-o", "y.png", "--identity"]).with(1, &["zstd.tif", "ZSTD"]);
+    let compressed = |number| tiff(&[1, 2], (2, 1), &[(259, 3, 1, number)]);
+    for (name, method, file) in
+        [("zstd.tif", "Zstandard (50000)", compressed(50_000)), ("lzma.tif", "LZMA (34925)", compressed(34_925))]
+    {
+        fs::write(place.path(name), file).unwrap();
+        let error = format!("error: {name}: is a TIFF compressed with {method}, which is not read");
+        for (output, more) in [("y.png", &[][..]), ("y.tif", &["--chunk", "64"])] {
+            let ended = place.filter(&[&[name, "-o", output, "--identity"], more].concat()).with(1, &[&error]);
+            assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+        }
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ use tiff::decoder::{Decoder, Limits};
 use tiff::tags::Tag;
 
 use super::{ImageInfo, Value};
-use crate::files::{AnyReader, Metadata, buffered, escaped, guarded, tiff_metadata};
+use crate::files::{AnyReader, Metadata, buffered, escaped, guarded, is_jpeg_tiff, tiff_metadata};
 use crate::{Error, Result};
 
 type TiffDecoder = Decoder<AnyReader<'static>>;
@@ -113,6 +113,7 @@ fn open(path: &Path) -> Result<TiffDecoder, String> {
 /// Reads what a file says of its first page.
 fn describe(decoder: &mut TiffDecoder) -> Result<Page, String> {
     let words = |error: tiff::TiffError| error.to_string();
+    is_jpeg_tiff(decoder)?;
     let (width, height) = decoder.dimensions().map_err(words)?;
     let colour = decoder.colortype().map_err(words)?;
     let (channels, bits) = match colour {

@@ -71,7 +71,7 @@ pub(super) struct Args {
     device: DeviceChoice,
 
     /// The least time to measure each figure for, in seconds [default: 0.3, or 0.05 with --quick]
-    #[arg(long, value_name = "S", value_parser = seconds, allow_negative_numbers = true)]
+    #[arg(long, value_name = "S", value_parser = seconds)]
     min_time: Option<Duration>,
 
     /// Less and shorter: 512x512 with masks 3,7 in the place of 4096x4096 with 3,7,13

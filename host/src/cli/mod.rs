@@ -13,10 +13,11 @@ mod plan_scale;
 mod remedy;
 mod tutorial;
 
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Parser, Subcommand};
+use clap::builder::{PossibleValuesParser, TypedValueParser, ValueRange};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
 use faltung::PixelType;
 
 /// Image convolution on NVIDIA GPUs, with every kernel written in Rust, and on any CPU.
@@ -88,11 +89,40 @@ impl<T, E: Into<anyhow::Error>> OrUsage<T> for Result<T, E> {
     }
 }
 
+/// The commands. A value may begin with a hyphen, as numbers below 0 do, but for paths: an error then names the option.
+fn command() -> clap::Command {
+    let hyphens = |arg: Arg| {
+        let takes_value =
+            arg.get_action().takes_values() && arg.get_num_args().is_none_or(|range| range != ValueRange::EMPTY);
+        let is_path = arg.get_value_hint() != ValueHint::Unknown;
+        let allow = takes_value && !arg.is_positional() && !is_path;
+        arg.allow_hyphen_values(allow)
+    };
+    Cli::command().mut_subcommands(|command| command.mut_args(hyphens))
+}
+
+/// Prints what clap says instead of going on: help, the version, or an error.
+fn print(said: &clap::Error) -> ExitCode {
+    match said.print().and_then(|()| std::io::stdout().flush()) {
+        Err(error) if !said.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
+            output::message(format_args!("error: standard output: {error}"));
+            ExitCode::from(1)
+        }
+        _ => ExitCode::from(said.exit_code() as u8),
+    }
+}
+
 /// The whole program.
 pub(crate) fn main() -> ExitCode {
     host::fit_threads();
     interrupt::let_large_files_fail();
-    let result = match Cli::parse().command {
+    let mut command = command();
+    let cli = command.try_get_matches_from_mut(std::env::args_os());
+    let cli = match cli.and_then(|found| Cli::from_arg_matches(&found)) {
+        Ok(cli) => cli,
+        Err(error) => return print(&error.format(&mut command)),
+    };
+    let result = match cli.command {
         Command::Bench(args) => bench::run(&args),
         Command::Filter(args) => filter::run(&args),
         Command::Tutorial(args) => tutorial::run(&args),
@@ -125,10 +155,9 @@ fn status(error: &anyhow::Error) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_arguments_are_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 }

@@ -1,13 +1,18 @@
 //! Alpha where a format can't hold it as it is: multiplied with colours, or at all.
 
-use faltung::{Image, Pixel, each_type, white};
+use faltung::{Image, Pixel, PixelType, each_type, white};
 
 use super::{AnyImage, Format, Picture};
 use crate::Result;
 
-/// The picture with its colours divided by alpha. None if the format holds it as it is.
-pub(super) fn straight(picture: &Picture, format: Format) -> Result<Option<Picture>> {
+/// The picture with its colours divided or multiplied by alpha. None if the format holds it as it is.
+pub(super) fn as_held_by(format: Format, picture: &Picture) -> Result<Option<Picture>> {
     let has_alpha = picture.content.has_alpha(picture.pixels.channels());
+    if has_alpha && !picture.metadata.premultiplied && format == Format::Exr {
+        let mut picture = picture.clone();
+        picture.multiply_by_alpha(white(PixelType::F32));
+        return Ok(Some(picture));
+    }
     if !(has_alpha && picture.metadata.premultiplied && format.has_straight_alpha()) {
         return Ok(None);
     }
@@ -26,6 +31,23 @@ impl Picture {
             image.values().chunks_exact(image.channels()).all(last)
         }
         self.content.has_alpha(self.pixels.channels()) && each_type!(&self.pixels, image => is_opaque(image))
+    }
+
+    /// Multiplies colours of `f32` by alpha, if they are not, as OpenEXR has them. `opaque` is the alpha that hides
+    /// nothing.
+    pub fn multiply_by_alpha(&mut self, opaque: f32) {
+        let AnyImage::F32(image) = &mut self.pixels else { return };
+        let channels = image.channels();
+        if self.metadata.premultiplied || !self.content.has_alpha(channels) {
+            return;
+        }
+        for pixel in image.values_mut().chunks_exact_mut(channels) {
+            let (alpha, colours) = pixel.split_last_mut().expect("a pixel has channels");
+            let weight = *alpha / opaque;
+            // What alpha hides may be NaN.
+            colours.iter_mut().for_each(|value| *value = if weight == 0.0 { 0.0 } else { *value * weight });
+        }
+        self.metadata.premultiplied = true;
     }
 
     /// The picture without its last channel, which must be alpha.
@@ -72,6 +94,21 @@ fn divided<T: Pixel>(image: &Image<T>) -> Result<Image<T>> {
 mod tests {
     use super::*;
     use crate::files::OverwritePolicy;
+
+    #[test]
+    fn colours_are_multiplied_in_openexr() {
+        let folder = tempfile::tempdir().unwrap();
+        let values = vec![0.5, 0.25, 1.0, 0.5, f32::NAN, 1.0, 1.0, 0.0];
+        let mut picture = Picture::from(Image::new(2, 1, 4, values).unwrap());
+        let multiplied: AnyImage =
+            Image::new(2, 1, 4, vec![0.25_f32, 0.125, 0.5, 0.5, 0.0, 0.0, 0.0, 0.0]).unwrap().into();
+        for name in ["straight.exr", "multiplied.exr"] {
+            let path = folder.path().join(name);
+            picture.write(&path, OverwritePolicy::Keep).unwrap();
+            assert_eq!(Picture::read(&path).unwrap().pixels, multiplied, "{name}");
+            picture.multiply_by_alpha(1.0);
+        }
+    }
 
     #[test]
     fn colours_are_divided_where_alpha_is_straight() {

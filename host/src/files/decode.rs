@@ -264,7 +264,9 @@ impl Opened<'_> {
                 // Below `MOST_BYTES`.
                 let mut values =
                     memory::zeros(bytes as usize, "for a decoded picture").map_err(|error| error.to_string())?;
-                decoder.read_image_boxed(&mut values).map_err(broken)?;
+                let values_broken =
+                    |error: ImageError| jpeg::cut_off(&error.to_string()).unwrap_or_else(|| broken(error));
+                decoder.read_image_boxed(&mut values).map_err(values_broken)?;
                 let channels = colour.channel_count().into();
                 Image::new(width as usize, height as usize, channels, values).map(AnyImage::from)
             }

@@ -1,12 +1,13 @@
 //! Writes pictures: PNG, JPEG and TIFF by modules of their own, Netpbm's formats here, the others with crate `image`.
 
+use std::error::Error;
 use std::io::{Seek, Write};
 
 use image::codecs::bmp::BmpEncoder;
 use image::codecs::openexr::OpenExrEncoder;
 use image::codecs::qoi::QoiEncoder;
 use image::codecs::webp::WebPEncoder;
-use image::{EncodableLayout, ExtendedColorType, ImageEncoder};
+use image::{EncodableLayout, ExtendedColorType, ImageEncoder, ImageError};
 
 use super::{AnyImage, Format, Picture, WriteOptions, jpeg, npy, png, tiff_write};
 
@@ -54,7 +55,9 @@ fn encode(mut encoder: impl ImageEncoder, picture: &Picture) -> Result<(), Strin
     }
     // Sides are below 2^30.
     let (width, height) = (pixels.width() as u32, pixels.height() as u32);
-    encoder.write_image(bytes, width, height, colour).map_err(|error| error.to_string())
+    // Without the cause, an error of writing OpenEXR is called one of decoding.
+    let words = |error: ImageError| error.source().map_or_else(|| error.to_string(), ToString::to_string);
+    encoder.write_image(bytes, width, height, colour).map_err(words)
 }
 
 /// Netpbm's binary formats, <https://netpbm.sourceforge.net/doc/pam.html>: values of 16 bits with the larger byte

@@ -26,6 +26,8 @@ pub(super) struct Frame {
     pub(super) components: u8,
     /// Whether the decoder keeps the coefficients of the whole picture.
     pub(super) progressive: bool,
+    /// The columns and rows of an MCU.
+    unit: (u16, u16),
     sampling: Option<(u8, u8)>,
 }
 
@@ -47,10 +49,32 @@ impl Frame {
         blocks(self.width) * blocks(self.height)
     }
 
+    /// The MCUs of a scan of all components.
+    fn units(self) -> u32 {
+        u32::from(self.width.div_ceil(self.unit.0)) * u32::from(self.height.div_ceil(self.unit.1))
+    }
+
     /// Bytes of the decoded values: grey, or RGB.
     pub(super) fn bytes(self) -> u64 {
         u64::from(self.width) * u64::from(self.height) * if self.components == 1 { 1 } else { 3 }
     }
+}
+
+/// The reason why a file without [`END`] is refused.
+pub(super) const NO_END: &str = "is cut off: a JPEG without its end";
+/// The end of a file.
+const END: &[u8] = &[0xFF, 0xD9];
+/// What the decoder gets instead of [`END`] behind a sequential scan without restart intervals: 8 bytes, more than it
+/// reads ahead, then a table of a wrong length ([`WRONG_TABLE`]). The decoder reaches the table only if MCUs are missing.
+const TRAP: &[u8] = &[0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xC4, 0, 0, 0xFF, 0xD9];
+/// What the decoder says of the table in [`TRAP`].
+const WRONG_TABLE: &str = "Invalid Huffman length";
+/// The reason why a file without its last MCUs is refused.
+const CUT_OFF: &str = "is cut off: its coded data end before the last pixel";
+
+/// Why a file is refused whose values gave this error, if the reason is the trap.
+pub(super) fn cut_off(error: &str) -> Option<String> {
+    error.contains(WRONG_TABLE).then(|| CUT_OFF.to_owned())
 }
 
 /// Reads all segments, so that a truncated file is an error. Decoders would return the rest in grey without an error.
@@ -60,14 +84,15 @@ pub(super) fn scan(reader: &mut (impl BufRead + Seek)) -> Result<(Scan, Frame), 
     let mut walk = Walk::new(reader);
     match walk.walk_to_the_end() {
         Err(Stop::Io(error)) if error.kind() == ErrorKind::UnexpectedEof => {
-            return Err("is cut off: a JPEG without its end".into());
+            return Err(NO_END.into());
         }
         Err(Stop::Io(error)) => return Err(error.to_string()),
         Err(Stop::Refused(reason)) => return Err(reason),
         Ok(()) => {}
     }
-    let Walk { mut scan, frame, profile, .. } = walk;
-    let frame = frame.ok_or("is damaged, or no such picture: a JPEG without a frame")?;
+    let Walk { mut scan, frame, profile, scans, restart_interval, restarts, .. } = walk;
+    let frame =
+        frame.filter(|frame| frame.unit.0 > 0).ok_or("is damaged, or no such picture: a JPEG without a frame")?;
     scan.metadata.jpeg_sampling = frame.sampling;
     scan.metadata.icc_profile = whole_profile(&profile);
     coded_data_fits(scan.kept.len(), frame.bytes())?;
@@ -75,15 +100,21 @@ pub(super) fn scan(reader: &mut (impl BufRead + Seek)) -> Result<(Scan, Frame), 
         let (bytes, Frame { width, height, .. }) = (scan.kept.len(), frame);
         return Err(format!("is cut off: its {bytes} bytes can't hold {width} x {height} pixels"));
     }
+    // Of several scans, each may leave out what another one has.
+    let has_all_in_one_scan = scans == 1 && !frame.progressive;
+    scan.kept.tail = if has_all_in_one_scan && restart_interval == 0 { TRAP } else { END };
+    if has_all_in_one_scan && restart_interval > 0 && restarts + 1 < frame.units().div_ceil(restart_interval.into()) {
+        return Err(CUT_OFF.into());
+    }
     Ok((scan, frame))
 }
 
-/// The frame of a JPEG within another file.
-pub(super) fn frame(reader: &mut impl BufRead) -> Option<Frame> {
+/// The frame of a JPEG within another file, and whether the JPEG is cut off.
+pub(super) fn frame(reader: &mut impl BufRead) -> (Option<Frame>, bool) {
     let mut walk = Walk::new(reader);
-    // The decoder checks what comes after the frame.
-    let _ = walk.walk_to_the_end();
-    walk.frame
+    // The decoder checks what else comes after the frame.
+    let is_cut_off = matches!(walk.walk_to_the_end(), Err(Stop::Io(_)));
+    (walk.frame, is_cut_off)
 }
 
 /// The frame of a file, and the bytes of the metadata before it.
@@ -127,13 +158,18 @@ struct Walk<'a, R> {
     scan: Scan,
     frame: Option<Frame>,
     profile: Pieces,
+    scans: u32,
+    /// The MCUs between two restart markers, 0 without any.
+    restart_interval: u16,
+    restarts: u32,
     stops_at_frame: bool,
 }
 
 impl<'a, R: BufRead> Walk<'a, R> {
     fn new(reader: &'a mut R) -> Self {
         let (scan, profile) = (Scan::default(), Pieces::new());
-        Self { reader, at: 0, scan, frame: None, profile, stops_at_frame: false }
+        let (scans, restart_interval, restarts) = Default::default();
+        Self { reader, at: 0, scan, frame: None, profile, scans, restart_interval, restarts, stops_at_frame: false }
     }
 
     fn walk_to_the_end(&mut self) -> Result<(), Stop> {
@@ -143,11 +179,17 @@ impl<'a, R: BufRead> Walk<'a, R> {
             match marker {
                 // The end of the image.
                 0xD9 => {
-                    self.scan.kept.add(kept_to..self.at)?;
+                    self.scan.kept.add(kept_to..self.at - END.len() as u64)?;
                     return Ok(());
                 }
                 // Nothing follows the start of the image and 0x01; 0 and the restart markers stand within coded data.
-                0 | 0x01 | 0xD0..=0xD8 => {}
+                0 | 0x01 | 0xD8 => {}
+                0xD0..=0xD7 => self.restarts += 1,
+                0xDD => {
+                    if let [high, low, ..] = self.segment()?[..] {
+                        self.restart_interval = u16::from_be_bytes([high, low]);
+                    }
+                }
                 // Data of applications, and comments. A decoder needs Adobe's (14), which says what the components are.
                 0xE0..=0xED | 0xEF | 0xFE => {
                     let start = self.at - 2;
@@ -167,7 +209,10 @@ impl<'a, R: BufRead> Walk<'a, R> {
                     }
                 }
                 // A segment; after that of a scan, its coded data.
-                _ => drop(self.segment()?),
+                _ => {
+                    self.scans += u32::from(marker == 0xDA);
+                    self.segment()?;
+                }
             }
         }
     }
@@ -232,7 +277,10 @@ impl<'a, R: BufRead> Walk<'a, R> {
 fn read_frame(marker: u8, segment: &[u8]) -> Frame {
     let [_, h0, h1, w0, w1, components, ref rest @ ..] = *segment else { return Frame::default() };
     let factors = |component: &[u8]| (component[1] >> 4, component[1] & 15);
-    let sampling = match rest.chunks_exact(3).map(factors).collect::<Vec<_>>()[..] {
+    let factors: Vec<_> = rest.chunks_exact(3).map(factors).collect();
+    let most = |factor: fn(&(u8, u8)) -> u8| factors.iter().map(factor).max().filter(|_| components > 1).unwrap_or(1);
+    let unit = (8 * u16::from(most(|both| both.0).max(1)), 8 * u16::from(most(|both| both.1).max(1)));
+    let sampling = match factors[..] {
         [(h, v), second, third] if second == third && second.0 > 0 && second.1 > 0 => {
             (h % second.0 == 0 && v % second.1 == 0).then(|| (h / second.0, v / second.1))
         }
@@ -243,6 +291,7 @@ fn read_frame(marker: u8, segment: &[u8]) -> Frame {
         height: u16::from_be_bytes([h0, h1]),
         components,
         progressive: marker != 0xC0 && marker != 0xC1,
+        unit,
         sampling,
     }
 }

@@ -81,7 +81,7 @@ pub use jpeg::JPEG_QUALITY;
 pub use limits::{MEMORY_CONSTANT, MEMORY_MULTIPLE};
 pub use metadata::{MOST_METADATA, Metadata, Resolution};
 pub(crate) use npy::{Layout as NpyLayout, layout as npy_layout};
-pub(crate) use tiff_read::metadata_of_page as tiff_metadata;
+pub(crate) use tiff_read::{is_jpeg as is_jpeg_tiff, metadata_of_page as tiff_metadata};
 pub(crate) use tiff_write::metadata as write_tiff_metadata;
 
 pub use unfinished::PREFIX as UNFINISHED;
@@ -191,8 +191,8 @@ impl Picture {
             let reason = format!("there is not enough memory to encode its {bytes} bytes");
             return Err(Error::File { path: path.into(), reason });
         };
-        let straight = alpha::straight(self, format)?;
-        let picture = straight.as_ref().unwrap_or(self);
+        let converted = alpha::as_held_by(format, self)?;
+        let picture = converted.as_ref().unwrap_or(self);
         atomic_write::write(path, existing, |file| encode::write(file, format, picture, options))
     }
 }

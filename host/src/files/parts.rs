@@ -10,6 +10,8 @@ pub(super) struct Kept {
     /// The offset of each range among the kept bytes.
     offsets: Vec<u64>,
     length: u64,
+    /// What follows the ranges.
+    pub(super) tail: &'static [u8],
 }
 
 impl Kept {
@@ -38,6 +40,11 @@ impl Kept {
     pub(super) fn len(&self) -> u64 {
         self.length
     }
+
+    /// The end of the tail.
+    fn end(&self) -> u64 {
+        self.length + self.tail.len() as u64
+    }
 }
 
 /// The kept ranges of `reader`, one after the other.
@@ -59,8 +66,10 @@ impl<R: Read + Seek> Parts<R> {
 
 impl<R: Read + Seek> Read for Parts<R> {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        if self.position >= self.kept.length {
-            return Ok(0);
+        if let Some(place) = self.position.checked_sub(self.kept.length) {
+            let read = (&self.kept.tail[place as usize..]).read(buffer)?;
+            self.position += read as u64;
+            return Ok(read);
         }
         let index = self.kept.offsets.partition_point(|&offset| offset <= self.position) - 1;
         let range = &self.kept.ranges[index];
@@ -79,7 +88,7 @@ impl<R: Read + Seek> Read for Parts<R> {
 
     /// Asks for the memory once, and in a way that may fail.
     fn read_to_end(&mut self, buffer: &mut Vec<u8>) -> Result<usize> {
-        let left = usize::try_from(self.kept.length - self.position).map_err(|_| ErrorKind::OutOfMemory)?;
+        let left = usize::try_from(self.kept.end() - self.position).map_err(|_| ErrorKind::OutOfMemory)?;
         let start = buffer.len();
         buffer.try_reserve_exact(left).map_err(|_| Error::from(ErrorKind::OutOfMemory))?;
         buffer.resize(start + left, 0);
@@ -93,9 +102,9 @@ impl<R: Read + Seek> Seek for Parts<R> {
         let position = match to {
             SeekFrom::Start(position) => Some(position),
             SeekFrom::Current(by) => self.position.checked_add_signed(by),
-            SeekFrom::End(by) => self.kept.length.checked_add_signed(by),
+            SeekFrom::End(by) => self.kept.end().checked_add_signed(by),
         };
-        self.position = position.ok_or(ErrorKind::InvalidInput)?.min(self.kept.length);
+        self.position = position.ok_or(ErrorKind::InvalidInput)?.min(self.kept.end());
         Ok(self.position)
     }
 }

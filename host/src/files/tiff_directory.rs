@@ -9,13 +9,22 @@ use super::decode::bounded;
 /// Tags of TIFF 6.0, and of Adobe's and the ICC's additions.
 pub(super) mod tags {
     pub(crate) const PHOTOMETRIC: u16 = 262;
+    pub(crate) const DOCUMENT_NAME: u16 = 269;
+    pub(crate) const DESCRIPTION: u16 = 270;
+    pub(crate) const MAKE: u16 = 271;
+    pub(crate) const MODEL: u16 = 272;
     pub(crate) const ORIENTATION: u16 = 274;
     pub(crate) const X_RESOLUTION: u16 = 282;
     pub(crate) const Y_RESOLUTION: u16 = 283;
+    pub(crate) const PAGE_NAME: u16 = 285;
     pub(crate) const RESOLUTION_UNIT: u16 = 296;
+    pub(crate) const SOFTWARE: u16 = 305;
+    pub(crate) const DATE: u16 = 306;
+    pub(crate) const ARTIST: u16 = 315;
     pub(crate) const COLOUR_MAP: u16 = 320;
     pub(crate) const EXTRA_SAMPLES: u16 = 338;
     pub(crate) const XMP: u16 = 700;
+    pub(crate) const COPYRIGHT: u16 = 33_432;
     pub(crate) const IPTC: u16 = 33_723;
     pub(crate) const PHOTOSHOP: u16 = 34_377;
     pub(crate) const EXIF: u16 = 34_665;

@@ -17,8 +17,39 @@ use super::tiff_directory::{Directory, tags};
 use super::{AnyImage, AnyReader, Content, MOST_BYTES, Metadata, Picture, any_reader, jpeg, limits, orient};
 use faltung::{Image, Pixel, memory};
 
+/// The compressions that are read: none, CCITT group 4, LZW, JPEG, Deflate by two numbers, PackBits.
+const COMPRESSIONS: [u16; 7] = [1, 4, 5, JPEG, 8, 32_773, 32_946];
 /// The compression that is JPEG.
 const JPEG: u16 = 7;
+
+/// Checks the compression of a page, and whether that is JPEG.
+pub(crate) fn is_jpeg(decoder: &mut Decoder<AnyReader>) -> Result<bool, String> {
+    let found = decoder.find_tag_unsigned::<u16>(Tag::Compression).map_err(broken)?.unwrap_or(1);
+    if found == JPEG {
+        // The decoder would return the rest in grey.
+        let end = decoder.inner().seek(SeekFrom::End(0)).map_err(|error| error.to_string())?;
+        let is_cut_off = strips_or_tiles(decoder)?.any(|(offset, length)| offset.saturating_add(length) > end);
+        return if is_cut_off { Err(jpeg::NO_END.into()) } else { Ok(true) };
+    }
+    if COMPRESSIONS.contains(&found) {
+        return Ok(false);
+    }
+    let name = match found {
+        2 => "CCITT RLE",
+        3 => "CCITT group 3",
+        6 => "JPEG of TIFF 6.0",
+        33_003 | 33_005 | 34_712 => "JPEG 2000",
+        34_676 | 34_677 => "LogLuv",
+        34_887 => "LERC",
+        34_925 => "LZMA",
+        50_000 => "Zstandard",
+        50_001 => "WebP",
+        50_002 => "JPEG XL",
+        _ => "an unknown method",
+    };
+    let read = "without compression, with LZW, Deflate, PackBits, JPEG or CCITT group 4";
+    Err(format!("is a TIFF compressed with {name} ({found}), which is not read; TIFF is read {read}"))
+}
 
 /// How the values of a palette are found.
 struct Palette {
@@ -115,6 +146,15 @@ fn read_metadata(
         (tags::PHOTOSHOP, "IPTC"),
         (tags::EXIF, "EXIF"),
         (tags::GPS, "the position"),
+        (tags::DOCUMENT_NAME, "comments"),
+        (tags::DESCRIPTION, "comments"),
+        (tags::PAGE_NAME, "comments"),
+        (tags::MAKE, "the camera"),
+        (tags::MODEL, "the camera"),
+        (tags::SOFTWARE, "the software"),
+        (tags::DATE, "the date"),
+        (tags::ARTIST, "author and copyright"),
+        (tags::COPYRIGHT, "author and copyright"),
     ] {
         if directory.has(tag) {
             metadata.dropped.insert(what);
@@ -190,7 +230,7 @@ fn plan(decoder: &mut Decoder<AnyReader>, palette: bool) -> Result<Plan, String>
     if row > bytes.saturating_add(limits::MEMORY_CONSTANT / 4) {
         return Err(format!("has {width} x {height} pixels in tiles of {columns} columns, as no ordinary TIFF has"));
     }
-    let jpeg = decoder.find_tag_unsigned::<u16>(Tag::Compression).map_err(broken)? == Some(JPEG);
+    let jpeg = is_jpeg(decoder)?;
     Ok(Plan { width, height, stored, channels, bytes, jpeg })
 }
 
@@ -276,13 +316,8 @@ fn decode(reader: AnyReader, palette: Option<&[[u8; 3]]>) -> Result<AnyImage, St
     }
 }
 
-/// Strips and tiles are held as they are stored. Those in JPEG have sizes of their own, which the decoder does not
-/// compare.
-fn check_chunks(decoder: &mut Decoder<AnyReader>, plan: &Plan) -> Result<(), String> {
-    if !plan.jpeg {
-        return Ok(());
-    }
-    let (columns, rows) = decoder.chunk_dimensions();
+/// The offset and the length of each strip or tile.
+fn strips_or_tiles(decoder: &mut Decoder<AnyReader>) -> Result<impl Iterator<Item = (u64, u64)> + use<>, String> {
     let mut numbers = |strips, tiles| {
         let tag = match decoder.find_tag_unsigned_vec::<u64>(strips) {
             Ok(Some(numbers)) => return Ok(numbers),
@@ -292,6 +327,16 @@ fn check_chunks(decoder: &mut Decoder<AnyReader>, plan: &Plan) -> Result<(), Str
     };
     let offsets = numbers(Tag::StripOffsets, Tag::TileOffsets)?;
     let lengths = numbers(Tag::StripByteCounts, Tag::TileByteCounts)?;
+    Ok(offsets.into_iter().zip(lengths))
+}
+
+/// Strips and tiles are held as they are stored. Those in JPEG have sizes of their own, which the decoder does not
+/// compare.
+fn check_chunks(decoder: &mut Decoder<AnyReader>, plan: &Plan) -> Result<(), String> {
+    if !plan.jpeg {
+        return Ok(());
+    }
+    let (columns, rows) = decoder.chunk_dimensions();
     let fits = |frame: jpeg::Frame| {
         let most = plan.bytes.saturating_add(limits::MEMORY_CONSTANT / 8);
         u32::from(frame.width) <= columns
@@ -302,15 +347,19 @@ fn check_chunks(decoder: &mut Decoder<AnyReader>, plan: &Plan) -> Result<(), Str
     let tables = decoder.find_tag(Tag::JPEGTables).map_err(broken)?;
     let tables = tables.and_then(|tables| tables.into_u8_vec().ok()).unwrap_or_default();
     let refused = "is damaged: a strip or tile in JPEG is larger than the TIFF says";
-    if jpeg::frame(&mut tables.as_slice()).is_some() {
+    if jpeg::frame(&mut tables.as_slice()).0.is_some() {
         return Err(refused.into());
     }
-    for (offset, length) in offsets.into_iter().zip(lengths) {
+    for (offset, length) in strips_or_tiles(decoder)? {
         coded_data_fits(length, plan.bytes)?;
         let reader = decoder.inner();
         reader.seek(SeekFrom::Start(offset)).map_err(|error| error.to_string())?;
-        if !jpeg::frame(&mut reader.take(length)).is_none_or(fits) {
+        let (frame, is_cut_off) = jpeg::frame(&mut reader.take(length));
+        if !frame.is_none_or(fits) {
             return Err(refused.into());
+        }
+        if is_cut_off {
+            return Err(jpeg::NO_END.into());
         }
     }
     Ok(())

@@ -69,12 +69,12 @@ pub(in crate::cli) struct Args {
 
     /// The most device memory for the values of a picture and its result, such as 512M or 2G [default: what is free].
     /// What does not fit is computed in strips, or else on the CPU
-    #[arg(long, value_name = "BYTES", value_parser = bytes, allow_hyphen_values = true)]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(super) device_memory: Option<usize>,
 
     /// Filter one image in chunks (Zarr, .npy, TIFF), and keep the whole process within so many bytes of memory, such
     /// as 4G. Images that don't fit into memory are filtered so without it, with half of the free memory
-    #[arg(long, value_name = "BYTES", value_parser = bytes, allow_hyphen_values = true)]
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(super) memory: Option<usize>,
 
     /// Filter the I-th of N shares of an image's chunks, I from 1 to N, into a Zarr array that N processes share, on

@@ -88,7 +88,8 @@ fn check<'a>(args: &Args, steps: &'a Steps) -> Result<&'a Filter> {
         escaped(output)
     );
     if let (Ok(one), Ok(other)) = (input.canonicalize(), output.canonicalize()) {
-        ensure!(one != other, "{}: input and output are the same", escaped(input));
+        let (is, lies) = ("input and output are the same", "lies in the output");
+        ensure!(!one.starts_with(&other), "{}: {}", escaped(input), if one == other { is } else { lies });
     }
     Ok(&steps.filters[0])
 }
@@ -131,7 +132,10 @@ impl Job<'_> {
         })?;
         let chunks: Vec<usize> = share.filter(|&chunk| !(*skip_existing && sink.has(chunk))).collect();
         if chunks.is_empty() {
-            self.say(format_args!("all {of_share} chunks existed and are kept"));
+            match of_share {
+                0 => self.say(format_args!("--part {number}/{parts} has no chunk: the result has {}", grid.count())),
+                _ => self.say(format_args!("all {of_share} chunks existed and are kept")),
+            }
             return Ok(Outcome::Done);
         }
         let sync = DeferredSync::begin();

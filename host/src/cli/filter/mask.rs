@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, FromArgMatches};
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, FromArgMatches, ValueHint};
 use faltung::{Accuracy, Axis, Border, Filter, Gabor, Mask, Operation, WrittenMask};
 
 use super::steps::{Kind, Step};
@@ -91,7 +91,6 @@ fn flag<T: Clone + Send + Sync + 'static>(id: &'static str, help: &'static str, 
 }
 
 fn masks_and_then() -> [Arg; 17] {
-    let hyphens = |arg: Arg| arg.allow_hyphen_values(true);
     [
         Arg::new("mask")
             .long("mask")
@@ -100,25 +99,26 @@ fn masks_and_then() -> [Arg; 17] {
                 "A .npy file (2-D, any numbers) or a text: rows of numbers, or a libvips matrix \"W H [scale offset]\" \
                  then its rows (a first line that fits the rows after it is taken as that); - is the standard input",
             )
+            .value_hint(ValueHint::FilePath)
             .action(ArgAction::Append)
             .value_parser(PathBufValueParser::new().map(Choice::File)),
-        hyphens(option(
+        option(
             "kernel",
             "WxH: …",
             "ImageMagick's notation: \"3x3: 0,-1,0 -1,5,-1 0,-1,0\"; \"WxH+X+Y: …\" sets the anchor to column X, \
              row Y, too",
             |text| Ok(Choice::Kernel(text.to_owned())),
-        )),
-        hyphens(option("gaussian", "SIGMA[:RADIUS]", "Gaussian blur; the radius is 4 SIGMA unless given", |text| {
+        ),
+        option("gaussian", "SIGMA[:RADIUS]", "Gaussian blur; the radius is 4 SIGMA unless given", |text| {
             gaussian(text).map(Choice::Named)
-        })),
-        hyphens(option(
+        }),
+        option(
             "box",
             "K|HxW",
             "Mean of K x K pixels, or of H rows of W. An even side reaches one pixel further to the left or upwards, \
              as in SciPy's uniform_filter and OpenCV's blur",
             |text| mean(text).map(Choice::Named),
-        )),
+        ),
         option(
             "sobel",
             "x|y|magnitude",
@@ -133,39 +133,34 @@ fn masks_and_then() -> [Arg; 17] {
             derivative(text, Mask::prewitt)
         }),
         flag("laplacian", "Sum of the second differences: 0 1 0, 1 -4 1, 0 1 0", || Choice::Named(Mask::laplacian())),
-        hyphens(option("log", "SIGMA", "Laplacian of a Gaussian", |text| log(text).map(Choice::Named))),
-        hyphens(option(
-            "sharpen",
-            "AMOUNT",
-            "Sharpening: the image minus AMOUNT times its Laplacian; 1 is usual",
-            |text| sharpen(text).map(Choice::Named),
-        )),
-        hyphens(option(
+        option("log", "SIGMA", "Laplacian of a Gaussian", |text| log(text).map(Choice::Named)),
+        option("sharpen", "AMOUNT", "Sharpening: the image minus AMOUNT times its Laplacian; 1 is usual", |text| {
+            sharpen(text).map(Choice::Named)
+        }),
+        option(
             "unsharp",
             "RADIUS[:AMOUNT[:THRESHOLD]]",
             "Unsharp mask: adds AMOUNT times the difference from a Gaussian blur. RADIUS is the Gaussian's standard \
              deviation in pixels, as in GIMP and Pillow; AMOUNT is a factor [1]: 1.5 is Pillow's 150 percent; a \
              difference of THRESHOLD or less adds nothing [0], in the picture's own values: 0 to 255, 65535 \
-             or 1. Alpha stays as it is",
+             or 1. Alpha stays as it is, unless --alpha plain sharpens it, too",
             unsharp,
-        )),
+        ),
         flag("emboss", "Relief, lit from the upper left", || Choice::Named(Mask::emboss())),
-        hyphens(option(
+        option(
             "motion",
             "LEN:ANGLE",
             "Motion blur of LEN pixels; the angle in degrees, counter-clockwise from \"to the right\"",
             |text| motion(text).map(Choice::Named),
-        )),
-        hyphens(option("disk", "R", "Blur of a lens out of focus, with this radius", |text| {
-            disk(text).map(Choice::Named)
-        })),
-        hyphens(option(
+        ),
+        option("disk", "R", "Blur of a lens out of focus, with this radius", |text| disk(text).map(Choice::Named)),
+        option(
             "gabor",
             "WAVELENGTH:ANGLE[:SIGMA[:ASPECT[:PHASE]]]",
             "Gabor's filter for stripes: the WAVELENGTH in pixels, the ANGLE across the stripes as for --motion; SIGMA \
              along the wave is 0.56 wavelengths unless given, ASPECT 0.5, PHASE 0 degrees (bright lines; 90: edges)",
             |text| gabor(text).map(Choice::Named),
-        )),
+        ),
         flag("identity", "One coefficient, 1: for --scale, --offset and --output-type alone", || {
             Choice::Named(Mask::identity())
         }),
@@ -182,12 +177,9 @@ fn of_each_mask() -> [Arg; 4] {
             "Row and column of the mask that stand over the output pixel [default: the middle, H/2,W/2]. With --then, \
              each mask has its own --anchor, --scale, --offset and --normalize: those that stand on its side",
             anchor,
-        )
-        .allow_hyphen_values(true),
-        option("scale", "S", "Factor of every sum [default: 1, or what the mask's file says]", single)
-            .allow_negative_numbers(true),
-        option("offset", "V", "What is added to every scaled sum [default: 0, or what the mask's file says]", single)
-            .allow_negative_numbers(true),
+        ),
+        option("scale", "S", "Factor of every sum [default: 1, or what the mask's file says]", single),
+        option("offset", "V", "What is added to every scaled sum [default: 0, or what the mask's file says]", single),
         flag("normalize", "Divide the mask by the sum of its coefficients, whatever scale its file says", || ()),
     ]
 }

@@ -24,7 +24,7 @@ enum Part {
     Folders,
 }
 
-/// The files that match, in the order of their names; and for a folder that can't be read, why. Folders are none.
+/// The ordinary files that match, in the order of their names; and for a folder that can't be read, why.
 ///
 /// # Errors
 /// The pattern is none.
@@ -59,8 +59,12 @@ impl Walk {
     /// Finds what lies at `parts` below `folder`; the empty path is the folder in which the program runs.
     fn follow(&mut self, folder: PathBuf, parts: &[Part]) {
         let Some((first, rest)) = parts.split_first() else {
-            // A link that leads nowhere is found, and fails by its name when it is read.
-            if !folder.is_dir() && folder.symlink_metadata().is_ok() {
+            // A link that leads nowhere is found, and fails by its name when it is read. A pipe would block.
+            let is_found = match folder.metadata() {
+                Ok(found) => found.is_file(),
+                Err(_) => folder.symlink_metadata().is_ok(),
+            };
+            if is_found {
                 self.found.push(folder);
             }
             return;
@@ -142,6 +146,16 @@ mod tests {
         ] {
             assert_eq!(found(&there, pattern), expected, "{pattern}");
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn sockets_are_no_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(folder.path().join("1.png")).unwrap();
+        std::os::unix::fs::symlink("missing", folder.path().join("2.png")).unwrap();
+        let found = files(&format!("{}/*", folder.path().display())).unwrap();
+        assert_eq!(found.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [folder.path().join("2.png")]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use faltung::{AnyImage, PixelType, memory};
+use faltung::{AnyImage, PixelType, memory, white};
 use host::Error;
 use host::batch::Work;
 use host::files::{Content, Format, Picture, WriteOptions};
@@ -126,7 +126,13 @@ impl<'a> Pictures<'a> {
         {
             self.progress.say(format_args!("{}: computed {note}", job.name()));
         }
-        Ok(Picture { pixels: filtered, ..picture })
+        // Only plain scales alpha. Else it keeps its numbers.
+        let of_alpha = if self.args.alpha == Some(Alpha::Plain) { output } else { picture.pixels.pixel_type() };
+        let mut filtered = Picture { pixels: filtered, ..picture };
+        if Format::of(&job.output)? == Format::Exr {
+            filtered.multiply_by_alpha(white(of_alpha));
+        }
+        Ok(filtered)
     }
 
     /// Says what becomes of the pictures of one `kind`, once.
@@ -227,7 +233,16 @@ impl Work for Pictures<'_> {
             let fits = |pixel: &PixelType| format.check(&job.output, *pixel, pixels.channels()).is_ok();
             let types = [PixelType::U8, PixelType::U16, PixelType::F32];
             match types.iter().find(|pixel| fits(pixel)) {
-                Some(pixel) => anyhow!("{error} (--output-type {} or another extension helps)", pixel.name()),
+                Some(pixel) => {
+                    let (from, to) = (white(pixels.pixel_type()), white(*pixel));
+                    let plain = if picture.content.has_alpha(channels) { " --alpha plain" } else { "" };
+                    anyhow!(
+                        "{error} (--output-type {} --scale {}{plain} helps if the values are 0 to {from}; or another \
+                         extension)",
+                        pixel.name(),
+                        to / from
+                    )
+                }
                 None if lacks_alpha => {
                     let holds = |format: Format| format.check(&job.output, self.output_type(pixels), channels).is_ok();
                     let other = if holds(Format::Png) { ".png" } else { ".tif" };
@@ -239,6 +254,14 @@ impl Work for Pictures<'_> {
         if !self.args.quiet {
             if let Some(more) = host::files::left_out(&job.input) {
                 self.progress.say(format_args!("note: {}: {more}", job.name()));
+            }
+            let is_straight = picture.content.has_alpha(pixels.channels()) && !picture.metadata.premultiplied;
+            if is_straight && format == Format::Exr {
+                self.say_once(
+                    job,
+                    "multiplied alpha",
+                    "colours are multiplied by alpha, because OpenEXR holds them so",
+                );
             }
             if picture.metadata.premultiplied && format.has_straight_alpha() {
                 let name = format.name();

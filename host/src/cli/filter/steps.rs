@@ -116,6 +116,7 @@ impl Planes {
 }
 
 /// What is the same for all steps of a picture.
+#[derive(Clone, Copy)]
 struct Setting {
     pixel: PixelType,
     /// Whether colours are multiplied by alpha.
@@ -215,8 +216,10 @@ impl Steps {
         // Integers have the bits of the exact sums; so do pictures of f32 unless another variant may compute them.
         let exact = T::TYPE != PixelType::F32 || U::TYPE != PixelType::F32;
         let setting = Setting { pixel: T::TYPE, premultiplied, border, exact, opaque };
+        let for_plain_alpha = Setting { border: self.border, ..setting };
+        let plain_alone = has_alpha && !planar_alpha && !setting.border.is_same(self.border);
 
-        let mut planes = split(image, planar_alpha)?;
+        let mut planes = split(image, planar_alpha || plain_alone)?;
         if linear {
             if premultiplied {
                 planes.for_straight_colours(T::TYPE, |value| light::decode(value, T::TYPE));
@@ -225,7 +228,11 @@ impl Steps {
             }
         }
         for step in &self.steps {
+            let plain = planes.alpha.take_if(|_| plain_alone);
             planes = step.run(compute, planes, &setting)?;
+            if let Some(colours) = plain {
+                planes.alpha = Some(step.run(compute, Planes { colours, alpha: None }, &for_plain_alpha)?.colours);
+            }
         }
         if linear {
             if premultiplied {
