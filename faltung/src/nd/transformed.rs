@@ -222,8 +222,10 @@ impl Tiles {
     /// As if nothing were rounded, to see that wrong results are noticed.
     #[cfg(test)]
     pub(super) fn without_radius(mut self) -> Self {
-        if let Rule::Dropped { radius } | Rule::Rounded { radius, .. } = &mut self.rule {
-            *radius = -1.0;
+        match &mut self.rule {
+            Rule::Dropped { radius } => *radius = -1.0,
+            Rule::Rounded { radius, .. } => *radius = 0.0,
+            _ => {}
         }
         self
     }
