@@ -252,7 +252,7 @@ def correlate_lines(array, weights, axis, output, mode, cval, origin, exact):
         return
 
     def compute(values, result):
-        _native.correlate1d(values, weights, result, axis, mode, cval, origin, is_f32)
+        _native.filter_axes(values, result, [(axis, weights, mode, origin)], cval, is_f32)
 
     run_on_host(array, output, compute, may_be_same=True)
 

@@ -214,7 +214,7 @@ def uniform1d(array, size, axis, output, mode, cval, origin):
         fits_f32(outside)
 
         def compute(values, result, outside=outside):
-            _native.uniform1d(values, size, result, axis, mode, outside, origin)
+            _native.filter_axes(values, result, [(axis, size, mode, origin)], outside, False)
 
         run_on_host(values, result, compute, may_be_same=True)
     if output.dtype.kind == "c" and not is_complex:

@@ -41,6 +41,10 @@ _MOST_COEFFICIENTS = 1 << 22
 # coefficients, sums of float64 take less time.
 _MOST_RECOMPUTED = 1 << 13
 
+# From this number of coefficients on, both passes of a separable mask with sums of float64 take less time than all
+# products of float32.
+_MOST_DENSE = 80
+
 # Up to these numbers of pixels in a window, means have sums of float32, which take less time. Those of bytes are exact.
 _MOST_BYTES = (1 << 24) // 255
 _MOST_FLOATS = 900
@@ -333,7 +337,7 @@ def _correlate(image, kind, column, row, mask, dst, anchor, scale, delta, border
     elif is_mean:
         _native.blur_array(image if _has_dense_rows(image) else image.copy(), values, mask, place, border)
     else:
-        _native.correlate_array(image, values, column, row, mask, place, 1.0, delta, border)
+        _native.correlate_array(image, values, column, row, mask, place, delta, border, accuracy)
     if result is not values:
         assign(arguments.without_single_channel(result) if values.ndim < result.ndim else result, values)
     return result.object if is_on_device else result
@@ -344,8 +348,11 @@ def _takes_f32(image, kind, mask, is_separable, accuracy):
     source = image.dtype
     if source not in _NATIVE or kind not in _NATIVE:
         return False
-    if kind == F32 or source == F32 or not is_separable:
+    if kind == F32 or not is_separable:
         return True
+    if source == F32:
+        # The library computes integers from float32 by all products of the mask.
+        return mask[0] * mask[1] <= _MOST_DENSE
     if source == U16:
         # The library computes images of uint16 with integer results by all products of the mask.
         return False

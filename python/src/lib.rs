@@ -15,7 +15,7 @@ mod native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::ndimage::{are_above, correlate, correlate1d, count, counts, filter_axes, fits_f32, uniform1d};
+    use crate::ndimage::{are_above, correlate, count, counts, filter_axes, fits_f32};
     #[pymodule_export]
     use crate::opencv::{correlate_image, device_correlate_image};
     #[pymodule_export]

@@ -113,49 +113,6 @@ pub(crate) fn correlate(
     })
 }
 
-/// Correlates the lines of `input` along an axis with weights. `output` has the same shape. It is `input`, or has no
-/// byte in common with it.
-#[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "the Python part passes them by position")]
-pub(crate) fn correlate1d(
-    py: Python<'_>,
-    input: &Bound<'_, PyAny>,
-    weights: &Bound<'_, PyAny>,
-    output: &Bound<'_, PyAny>,
-    axis: usize,
-    mode: u32,
-    cval: f64,
-    origin: isize,
-    is_f32: bool,
-) -> PyResult<()> {
-    let (input, output, weights) = (Array::get(input)?, Array::get_output(output)?, Weights::get(weights)?);
-    let lines = Lines { axis, origin, border: border(mode)?, value: cval };
-    let work = input.layout().elements().saturating_mul(weights.values.len());
-    let (from, to) = (input.input().map_err(exception)?, output.output().map_err(exception)?);
-    compute(py, work, || nd::correlate1d(from, to, &weights.values, &lines, sums(is_f32)))
-}
-
-/// The mean of `size` elements along an axis. `output` has the same shape. It is `input`, or has no byte in common
-/// with it.
-#[pyfunction]
-#[expect(clippy::too_many_arguments, reason = "the Python part passes them by position")]
-pub(crate) fn uniform1d(
-    py: Python<'_>,
-    input: &Bound<'_, PyAny>,
-    size: usize,
-    output: &Bound<'_, PyAny>,
-    axis: usize,
-    mode: u32,
-    cval: f64,
-    origin: isize,
-) -> PyResult<()> {
-    let (input, output) = (Array::get(input)?, Array::get_output(output)?);
-    let lines = Lines { axis, origin, border: border(mode)?, value: cval };
-    let work = input.layout().elements().saturating_mul(8);
-    let (from, to) = (input.input().map_err(exception)?, output.output().map_err(exception)?);
-    compute(py, work, || nd::uniform1d(from, to, size, &lines))
-}
-
 /// Filters `input` along several axes, one after the other. `output` has the same shape. It is `input`, or has no byte
 /// in common with it.
 #[pyfunction]

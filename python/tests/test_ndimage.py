@@ -722,3 +722,20 @@ def test_bits_are_scipys(case):
         warnings.simplefilter("error")
         expected, found = SAME_AS_SCIPY[case](nd), SAME_AS_SCIPY[case](ndimage)
     assert np.shape(found) == np.shape(expected) and not bits_differ(found, expected).any()
+
+
+@pytest.mark.parametrize("kind", ["uint8", "float64", "int32"])
+def test_correlations_along_short_last_axes(kind):
+    shapes = [(70, 80, 1), (300, 1), (1, 300, 1), (90, 70, 2), (40, 1, 30), (1, 1, 200), (5, 200, 3, 1), (1, 1), (70, 3, 3)]
+    for seed, shape in enumerate(shapes):
+        print("seed", seed)
+        random = np.random.default_rng(seed)
+        image = random.integers(0, 250, shape).astype(kind)
+        for _ in range(6):
+            weights = random.standard_normal(random.choice([1, 2, 5], len(shape)))
+            # Not "reflect": SciPy reflects masks that are much wider than the array in another way.
+            mode = ["mirror", "constant", "nearest", "wrap"][random.integers(4)]
+            for array in (image, np.asfortranarray(image), image[::-1]):
+                ours = ndimage.correlate(array, weights, mode=mode, cval=3)
+                theirs = nd.correlate(array, weights, mode=mode, cval=3)
+                np.testing.assert_array_equal(ours, theirs, err_msg=f"{shape}, {weights.shape}, {mode}")

@@ -298,6 +298,60 @@ def test_large_separable_masks_round_sums_of_float64(depth):
         np.testing.assert_array_equal(faltung.GaussianBlur(image, (121, 121), 20), ours)
 
 
+@pytest.mark.parametrize("source, depth", [("int16", "int16"), ("uint8", "int16"), ("int16", "float32")])
+@pytest.mark.parametrize("seed", range(3))
+def test_large_dense_masks_of_integers_are_exact(source, depth, seed):
+    """Masks of whole numbers and of halves: sums round nothing, and have ties."""
+    print("seed", seed)
+    random = np.random.default_rng(seed)
+    image, size = picture((150, 170), source, seed), tuple(random.integers(25, 40, 2))
+    image[:60] = 3
+    mask = random.integers(-3, 4, size) / [1, 2, 64][seed]
+    expected = rounded(exact_sums(image, mask, border="reflect") + 0.5, depth)
+    for accuracy in ("exact", "bounded"):
+        ours = faltung.filter2D(image, depth, mask, delta=0.5, borderType="reflect", accuracy=accuracy)
+        np.testing.assert_array_equal(ours, expected)
+    # A mean of an even number of pixels has ties, too. OpenCV's transform does not tell them.
+    mean = np.full((26, 20), 1 / 520)
+    ours, sums = faltung.filter2D(image, depth, mean), exact_sums(image, mean)
+    check(ours, sums, np.abs(sums) + 1, 520, 2.0**-53 if depth == "int16" else 2.0**-24)
+    assert np.all(np.abs(ours - cv2.filter2D(image, DEPTHS[depth], mean).astype(np.float64)) <= 1)
+
+
+@pytest.mark.parametrize("source, depth", [("float64", "float64"), ("int16", "float64"), ("int16", "float32")])
+def test_large_dense_masks_of_floats_keep_their_bound(source, depth):
+    image = picture((150, 170), source, 1)
+    random = np.random.default_rng(2)
+    mask = random.standard_normal((33, 29))
+    sums, sizes = (exact_sums(image, mask, magnitudes=of) for of in (False, True))
+    for accuracy in ("exact", "bounded", "normwise"):
+        ours = faltung.filter2D(image, depth, mask, accuracy=accuracy)
+        unit = 2.0**-53 if (depth, accuracy) == ("float64", "exact") else 2.0**-24
+        assert np.all(np.abs(ours - sums) <= 2 * mask.size * unit * sizes)
+        # In fact the transforms are as accurate as OpenCV's.
+        assert np.all(np.abs(ours - sums) <= (1e-12 if depth == "float64" else 2.0**-23) * sizes.max())
+    if source == "float64":
+        image[70, 80] = np.nan
+        ours = faltung.filter2D(image, depth, mask)
+        assert np.count_nonzero(np.isnan(ours)) == mask.size
+        np.testing.assert_allclose(ours[~np.isnan(ours)], sums[~np.isnan(ours)], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("depth", ["uint8", "uint16", "int16"])
+@pytest.mark.parametrize("size", [9, 31])
+def test_separable_masks_round_sums_of_float64(depth, size):
+    image = 200 * picture((90, 130, 5), "float32", size)
+    line = cv2.getGaussianKernel(size, size / 5).ravel()
+    sums = exact_sums(exact_sums(image, line[:, None]), line[None])
+    expected = rounded(sums, depth)
+    is_clear = np.abs(sums - np.floor(sums) - 0.5) > 1e-10
+    for source in ("float32", "float64"):
+        ours = faltung.sepFilter2D(image.astype(source), depth, line, line)
+        np.testing.assert_array_equal(ours[is_clear], expected[is_clear])
+    theirs = cv2.sepFilter2D(image, DEPTHS[depth], line, line)
+    assert np.all(np.abs(ours.astype(np.int64) - theirs) <= 1)
+
+
 @pytest.mark.parametrize("kind", ["uint8", "float32", "int16"])
 def test_views(kind):
     whole = np.rint(8 * picture((50, 64, 3), kind)) if kind == "float32" else picture((50, 64, 3), kind)

@@ -25,6 +25,9 @@ pub(super) trait Value: Copy {
     fn convert_dense<A: Real>(value: A) -> Self {
         Self::convert(value)
     }
+
+    /// As OpenCV converts: integers are rounded, half to even, and saturate. NaN becomes 0.
+    fn rounded(value: f64) -> Self;
 }
 
 /// As [`Real::truncated_i32`], for 64 bits.
@@ -47,8 +50,18 @@ fn truncated_u64(value: f64) -> u64 {
     if value >= LIMIT { truncated_i64(value - LIMIT) as u64 ^ (1 << 63) } else { truncated_i64(value) as u64 }
 }
 
+/// The nearest integer of a range, half to even; 0 for NaN.
+#[inline(always)]
+fn rounded_i32(value: f64, least: f64, most: f64) -> i32 {
+    let value = if value.is_nan() { 0.0 } else { value };
+    let value = if value < least { least } else { value };
+    let value = if value > most { most } else { value };
+    // SAFETY: within a range of integers of 32 bits.
+    unsafe { value.round_ties_even().to_int_unchecked() }
+}
+
 macro_rules! values {
-    ($($type:ty: $from:expr;)*) => {$(
+    ($($type:ty: $from:expr, $rounded:expr;)*) => {$(
         impl Value for $type {
             const NAME: &str = stringify!($type);
             #[inline(always)]
@@ -67,13 +80,23 @@ macro_rules! values {
             fn convert<A: Real>(value: A) -> Self {
                 $from(value) as $type
             }
+            #[inline(always)]
+            fn rounded(value: f64) -> Self {
+                $rounded(value) as $type
+            }
         }
     )*};
 }
 values! {
-    i8: A::truncated_i32; u8: A::truncated_i32; i16: A::truncated_i32; u16: A::truncated_i32; i32: A::truncated_i32;
-    u32: truncated_i64; i64: truncated_i64;
-    f32: A::to_f64; f64: A::to_f64;
+    i8: A::truncated_i32, |value| rounded_i32(value, i8::MIN.into(), i8::MAX.into());
+    u8: A::truncated_i32, |value| rounded_i32(value, u8::MIN.into(), u8::MAX.into());
+    i16: A::truncated_i32, |value| rounded_i32(value, i16::MIN.into(), i16::MAX.into());
+    u16: A::truncated_i32, |value| rounded_i32(value, u16::MIN.into(), u16::MAX.into());
+    i32: A::truncated_i32, |value| rounded_i32(value, i32::MIN.into(), i32::MAX.into());
+    u32: truncated_i64, f64::round_ties_even;
+    i64: truncated_i64, f64::round_ties_even;
+    f32: A::to_f64, f64::from;
+    f64: A::to_f64, f64::from;
 }
 
 impl Value for u64 {
@@ -99,6 +122,10 @@ impl Value for u64 {
     fn convert_dense<A: Real>(value: A) -> Self {
         let value = value.to_f64();
         if value > -1.0 { truncated_u64(value) } else { truncated_u64(-value).wrapping_neg() }
+    }
+    #[inline(always)]
+    fn rounded(value: f64) -> Self {
+        value.round_ties_even() as u64
     }
 }
 
@@ -244,6 +271,119 @@ pub(super) unsafe fn load_line<A: Scalar>(
         for &position in &range.after {
             one(position, to);
             to = to.add(1);
+        }
+    }
+}
+
+/// As [`load_line`] for elements with several `channels` each. In both places they are channel by channel.
+///
+/// # Safety
+/// As for [`load_line`]; all channels are there.
+#[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "those of `load_line`")]
+pub(super) unsafe fn load_pixels<A: Scalar>(
+    level: Level,
+    element: Element,
+    from: *const u8,
+    stride: isize,
+    channels: Run,
+    range: &PaddedRange,
+    outside: A,
+    to: *mut A,
+) {
+    if channels.count == 1 {
+        // SAFETY: as this function requires.
+        unsafe { load_line(level, element, from, stride, range, outside, to) };
+        return;
+    }
+    // SAFETY: the positions that the range names are within the row, and there is room for each.
+    unsafe {
+        let one = |position: Option<usize>, to: *mut A| match position {
+            Some(position) => {
+                let from = from.wrapping_offset(position as isize * stride);
+                load(level, element, from, to, Run::ONE, channels);
+            }
+            None => std::slice::from_raw_parts_mut(to, channels.count).fill(outside),
+        };
+        let mut place = to;
+        for &position in &range.before {
+            one(position, place);
+            place = place.add(channels.count);
+        }
+        let start = from.wrapping_offset(range.first as isize * stride);
+        if stride == channels.stride * channels.count as isize {
+            let row = Run::adjacent(range.inside * channels.count, channels.stride);
+            load(level, element, start, place, Run::ONE, row);
+        } else {
+            let pixels = Run { count: range.inside, stride, step: channels.count };
+            load(level, element, start, place, channels, pixels);
+        }
+        place = place.add(range.inside * channels.count);
+        for &position in &range.after {
+            one(position, place);
+            place = place.add(channels.count);
+        }
+    }
+}
+
+/// What becomes of a sum, if not what SciPy makes of it: `sum * scale + offset`, [rounded](Value::rounded).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct LastStep {
+    pub(super) scale: f64,
+    pub(super) offset: f64,
+}
+
+/// As [`store`], after the last step.
+///
+/// # Safety
+/// As for [`store`].
+#[inline(never)]
+pub(super) unsafe fn store_rounded<A: Real>(
+    level: Level,
+    element: Element,
+    from: *const A,
+    to: *mut u8,
+    rows: Run,
+    row: Run,
+    last: LastStep,
+) {
+    level.run(StoreRounded { element, from, to, rows, row, last });
+}
+
+/// The arguments of [`store_rounded`].
+struct StoreRounded<A> {
+    element: Element,
+    from: *const A,
+    to: *mut u8,
+    rows: Run,
+    row: Run,
+    last: LastStep,
+}
+
+impl<A: Real> Work for StoreRounded<A> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd, const V: usize>(self, _: S) {
+        let Self { element, from, to, rows, row: Run { count, stride, step }, last: LastStep { scale, offset } } = self;
+        // SAFETY: `store_rounded` requires that the sums and the places of their elements exist.
+        unsafe {
+            for_element!(element, T => {
+                for number in 0..rows.count {
+                    let (from, to) = (from.add(number * rows.step), to.offset(number as isize * rows.stride));
+                    if stride == size_of::<T>() as isize && step == 1 {
+                        for i in 0..count {
+                            let value = (*from.add(i)).to_f64() * scale + offset;
+                            to.cast::<T>().add(i).write_unaligned(T::rounded(value));
+                        }
+                    } else {
+                        for i in 0..count {
+                            let value = (*from.add(i * step)).to_f64() * scale + offset;
+                            to.offset(i as isize * stride).cast::<T>().write_unaligned(T::rounded(value));
+                        }
+                    }
+                }
+            });
         }
     }
 }

@@ -9,13 +9,14 @@ use kernels_gpu::abi::border::BorderMode;
 
 use super::axis::before;
 use super::border::PaddedRange;
+use super::convert::LastStep;
 use super::kernel::{Planes, Real, SLACK, TILE_ROWS, Tap};
 use super::narrow::{Again, Final, Narrow, Order, PARTIAL, Radius, Recheck, Values};
 use super::scratch::Scratch;
-use super::transformed::Tiles;
+use super::transformed::{Results, Tiles};
 use super::{Input, Output, Sums, run_jobs};
 use crate::cpu::simd::Level;
-use crate::{Error, Result};
+use crate::{Accuracy, Error, Result};
 use block::{Block, BlockAxis};
 
 /// Weights, and what stands outside of the array.
@@ -75,24 +76,64 @@ pub fn correlate(input: Input<'_>, output: Output<'_>, correlation: &Correlation
         return Ok(());
     }
     match sums {
-        Sums::F32 => run::<f32, _>(input, output, correlation, usize::MAX, |_| Final),
+        Sums::F32 => run::<f32, _>(input, output, correlation, None, usize::MAX, |_| Final),
         Sums::F64 => {
-            let outside = (correlation.border == BorderMode::Constant).then_some(correlation.value);
-            let values = Values::new(input.layout.element, outside);
-            let weights: Vec<_> = correlation.weights.iter().copied().filter(|weight| !counts_as_0(weight)).collect();
-            let narrow = Narrow::new(values, output.layout.element, &weights, additions(correlation));
+            let values = values(&input, correlation);
+            let narrow = narrow(values, &output, correlation);
             if narrow == Some(Narrow::Exact) {
-                return run::<f32, _>(input, output, correlation, usize::MAX, |_| Final);
+                return run::<f32, _>(input, output, correlation, None, usize::MAX, |_| Final);
             }
-            if let Some(tiles) = Tiles::new(Level::chosen()?, &input, &output, correlation, values)? {
-                return tiles.run(&input, &output, correlation);
+            if let Some(tiles) = Tiles::new(Level::chosen()?, &input, &output, correlation, values, Results::Dropped)? {
+                return tiles.run(&input, &output, correlation).map(drop);
             }
             match narrow {
                 Some(Narrow::Proven(radius)) => proven(input, output, correlation, radius),
-                _ => run::<f64, _>(input, output, correlation, usize::MAX, |_| Final),
+                _ => run::<f64, _>(input, output, correlation, None, usize::MAX, |_| Final),
             }
         }
     }
+}
+
+/// As [`correlate`] with sums of `f64`, but for what becomes of the sums. Integers are those of the sums in order.
+/// Results of floating point may be those of transformed sums, where `accuracy` allows it.
+///
+/// # Errors
+/// As for [`correlate`].
+pub(super) fn correlate_rounded(
+    input: Input<'_>,
+    output: Output<'_>,
+    correlation: &Correlation<'_>,
+    last: LastStep,
+    accuracy: Accuracy,
+) -> Result<()> {
+    output.layout.check_shape(&input.layout)?;
+    correlation.check(input.layout.shape.len())?;
+    if input.layout.elements() == 0 {
+        return Ok(());
+    }
+    let values = values(&input, correlation);
+    if narrow(values, &output, correlation) == Some(Narrow::Exact) {
+        return run::<f32, _>(input, output, correlation, Some(last), usize::MAX, |_| Final);
+    }
+    let results = Results::Rounded(last, accuracy);
+    if let Some(tiles) = Tiles::new(Level::chosen()?, &input, &output, correlation, values, results)?
+        && tiles.run(&input, &output, correlation)?
+    {
+        return Ok(());
+    }
+    run::<f64, _>(input, output, correlation, Some(last), usize::MAX, |_| Final)
+}
+
+/// What is known of the values that a correlation reads.
+fn values(input: &Input<'_>, correlation: &Correlation<'_>) -> Option<Values> {
+    let outside = (correlation.border == BorderMode::Constant).then_some(correlation.value);
+    Values::new(input.layout.element, outside)
+}
+
+/// What sums of `f32` are good for.
+fn narrow(values: Option<Values>, output: &Output<'_>, correlation: &Correlation<'_>) -> Option<Narrow> {
+    let weights: Vec<_> = correlation.weights.iter().copied().filter(|weight| !counts_as_0(weight)).collect();
+    Narrow::new(values, output.layout.element, &weights, additions(correlation))
 }
 
 /// By sums of `f32` that are off by less than the radius.
@@ -103,7 +144,7 @@ pub(super) fn proven(
     radius: Radius,
 ) -> Result<()> {
     let again = |taps| Again { order: Order::Taps(taps), radius };
-    run::<f32, _>(input, output, correlation, PARTIAL, again)
+    run::<f32, _>(input, output, correlation, None, PARTIAL, again)
 }
 
 /// Whether products with a weight are left out.
@@ -131,6 +172,9 @@ fn rows_of_partial(columns: usize) -> usize {
 
 /// Bytes of a packed block: within the second-level cache.
 const BLOCK: usize = 384 << 10;
+
+/// The longest axis that is taken as channels.
+const MOST_CHANNELS: usize = 16;
 
 /// Results of a row of a block: at least so many, and as many as are so many bytes of the input, which the CPU then
 /// fetches ahead well.
@@ -167,12 +211,36 @@ fn set_blocks(axes: &mut [BlockAxis], inner: usize, bytes: usize, most: usize) {
     }
 }
 
+/// Results of a row below which another axis is worth more as the axis of the rows.
+const FEW: usize = 64;
+
+/// Moves the longest axis of an array of `lengths` to the end, where the last one has few elements. Channels may stay
+/// last: an axis of one weight is part of the rows of the one before.
+fn make_rows_long(order: &mut Vec<usize>, lengths: &[usize], weights: &[usize]) {
+    let mut row = 1;
+    for &axis in order.iter().rev() {
+        row *= lengths[axis];
+        if row >= FEW {
+            return;
+        }
+        if weights[axis] > 1 || lengths[axis] > MOST_CHANNELS {
+            break;
+        }
+    }
+    // Of equally long ones the last.
+    if let Some(place) = (0..order.len()).max_by_key(|&place| lengths[order[place]]) {
+        let longest = order.remove(place);
+        order.push(longest);
+    }
+}
+
 /// Sums of type `A`, in partial sums of so many products. `recheck` makes of the products in `f64` what looks at the
-/// sums.
+/// sums. Without a last step they are converted as SciPy converts them.
 fn run<A: Real, R: Recheck<A>>(
     input: Input<'_>,
     output: Output<'_>,
     correlation: &Correlation<'_>,
+    last: Option<LastStep>,
     partial: usize,
     recheck: impl FnOnce(Vec<Tap<f64>>) -> R,
 ) -> Result<()> {
@@ -180,9 +248,11 @@ fn run<A: Real, R: Recheck<A>>(
     let count = input.layout.shape.len();
     let level = Level::chosen()?;
 
-    // The axis whose results lie closest together comes last. The order of the sums does not depend on it.
-    let mut order: Vec<usize> = (0..count).collect();
+    // The axis whose results lie closest together comes last. The order of the sums does not depend on it. Axes of one
+    // element and one weight change nothing.
+    let mut order: Vec<usize> = (0..count).filter(|&axis| shape[axis] > 1 || input.layout.shape[axis] > 1).collect();
     order.sort_by_key(|&axis| std::cmp::Reverse(output.layout.strides[axis].unsigned_abs()));
+    make_rows_long(&mut order, &input.layout.shape, shape);
     let mut axes: Vec<_> = order
         .iter()
         .map(|&axis| BlockAxis {
@@ -201,7 +271,7 @@ fn run<A: Real, R: Recheck<A>>(
     }
     // The channels of a picture: a row holds all of them.
     let inner = match axes[..] {
-        [.., _, last] if last.size == 1 && last.length <= 16 => axes.pop().unwrap_or(single),
+        [.., _, last] if last.size == 1 && last.length <= MOST_CHANNELS => axes.pop().unwrap_or(single),
         _ => single,
     };
     set_blocks(&mut axes, inner.length, input.layout.element.size(), BLOCK / size_of::<A>());
@@ -263,6 +333,7 @@ fn run<A: Real, R: Recheck<A>>(
             planes: planes.as_ref(),
             partial,
             recheck: &recheck,
+            last,
             block: block.as_mut_ptr(),
             results: results.as_mut_ptr(),
             pitch: row as isize,

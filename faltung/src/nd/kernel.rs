@@ -57,6 +57,12 @@ pub(super) trait Real: Scalar + Add<Output = Self> + Sub<Output = Self> + Div<Ou
     /// `from` is valid for reads of [`lanes`](Self::lanes) values.
     unsafe fn load<S: Simd>(simd: S, from: *const Self) -> Self::Vector<S>;
 
+    /// As many values as a register of `f64` has, as `f64`.
+    ///
+    /// # Safety
+    /// `from` is valid for reads of these.
+    unsafe fn load_wide<S: Simd>(simd: S, from: *const Self) -> S::Doubles;
+
     /// # Safety
     /// `to` is valid for writes of [`lanes`](Self::lanes) values.
     unsafe fn store<S: Simd>(simd: S, to: *mut Self, vector: Self::Vector<S>);
@@ -64,7 +70,7 @@ pub(super) trait Real: Scalar + Add<Output = Self> + Sub<Output = Self> + Div<Ou
 
 macro_rules! real {
     ($type:ty, $element:ident, $vector:ident, $lanes:expr, $splat:ident, $add:ident, $sub:ident, $load:ident,
-     $store:ident, |$simd:ident, $weight:ident, $value:ident, $sum:ident| $weigh:expr) => {
+     $wide:ident, $store:ident, |$simd:ident, $weight:ident, $value:ident, $sum:ident| $weigh:expr) => {
         impl Scalar for $type {
             const ELEMENT: Element = Element::$element;
 
@@ -127,6 +133,11 @@ macro_rules! real {
                 unsafe { simd.$load(from) }
             }
             #[inline(always)]
+            unsafe fn load_wide<S: Simd>(simd: S, from: *const Self) -> S::Doubles {
+                // SAFETY: the memory is there, as this function requires.
+                unsafe { simd.$wide(from) }
+            }
+            #[inline(always)]
             unsafe fn store<S: Simd>(simd: S, to: *mut Self, vector: S::$vector) {
                 // SAFETY: the memory is there, as this function requires.
                 unsafe { simd.$store(to, vector) }
@@ -134,9 +145,9 @@ macro_rules! real {
         }
     };
 }
-real! { f32, F32, Vector, S::LANES, splat, add, sub, load, store,
+real! { f32, F32, Vector, S::LANES, splat, add, sub, load, load_wide, store,
 |simd, weight, value, sum| simd.fma(weight, value, sum) }
-real! { f64, F64, Doubles, S::LANES / 2, splat_f64, add_f64, sub_f64, load_f64, store_f64,
+real! { f64, F64, Doubles, S::LANES / 2, splat_f64, add_f64, sub_f64, load_f64, load_f64, store_f64,
 |simd, weight, value, sum| simd.add_f64(sum, simd.mul_f64(weight, value)) }
 
 /// Registers of sums that are computed together: as many as hide the latency of an addition.

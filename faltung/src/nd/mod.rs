@@ -37,6 +37,8 @@ mod convert;
 mod dense;
 mod device;
 mod float_means;
+mod image;
+mod image_lines;
 mod kernel;
 mod line_filter;
 mod lines;
@@ -58,6 +60,7 @@ pub use dense::{Correlation, correlate};
 #[cfg_attr(not(feature = "cuda"), allow(unused_imports, reason = "only CUDA devices launch elsewhere"))]
 pub(crate) use device::ArrayLaunch;
 pub use device::DeviceArray;
+pub use image::{ImageFilter, ImageMask, correlate_image};
 pub use lines::{Lines, correlate1d, uniform1d};
 pub use window_means::window_means;
 

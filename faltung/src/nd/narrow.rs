@@ -64,6 +64,11 @@ impl Values {
         weights.iter().map(|weight| weight.abs()).sum::<f64>() * self.most
     }
 
+    /// The power of two of which all products with these weights are multiples.
+    pub(super) fn step(&self, weights: &[f64]) -> f64 {
+        weights.iter().map(|&weight| unit(weight)).fold(1.0, f64::min) * self.unit
+    }
+
     /// The largest 2-norm of so many values.
     pub(super) fn norm(&self, count: usize) -> f64 {
         self.most * (count as f64).sqrt()
@@ -95,8 +100,7 @@ impl Narrow {
             return None;
         }
         let magnitude = values.magnitude(weights);
-        let step = weights.iter().map(|&weight| unit(weight)).fold(1.0, f64::min) * values.unit;
-        if magnitude <= 16_777_215.0 * step {
+        if magnitude <= 16_777_215.0 * values.step(weights) {
             return Some(Self::Exact);
         }
         let radius = Radius::new(magnitude, steps, weights.len());
@@ -201,11 +205,10 @@ impl Recheck<f32> for Again {
 }
 
 impl Order {
-    /// Sums half a vector from each of the starts on in `f64`, and drops the fractions. The values lie `step` places
-    /// apart.
+    /// Sums half a vector from each of the starts on in `f64`, and drops the fractions.
     ///
     /// # Safety
-    /// As for [`Recheck::run`]; the starts are less than its `count`.
+    /// As for [`sums`](Self::sums); `to` has the places of the results, and SLACK more.
     #[inline(always)]
     pub(super) unsafe fn sum<S: Simd>(
         &self,
@@ -215,40 +218,8 @@ impl Order {
         to: *mut f32,
         starts: &[usize; TOGETHER],
     ) {
-        let mut sums = [simd.splat_f64(0.0); TOGETHER];
-        let weigh = |weight, value, sum| simd.add_f64(sum, simd.mul_f64(weight, value));
-        match self {
-            Self::Taps(taps) => {
-                for tap in taps {
-                    let weight = simd.splat_f64(tap.weight);
-                    for (sum, &start) in sums.iter_mut().zip(starts) {
-                        // SAFETY: the values of a sum, and less than SLACK values more.
-                        let value = unsafe { simd.load_wide(from.offset(tap.offset * step).add(start)) };
-                        *sum = weigh(weight, value, *sum);
-                    }
-                }
-            }
-            Self::Mirrored { middle, pairs, is_odd } => {
-                let weight = simd.splat_f64(*middle);
-                for (sum, &start) in sums.iter_mut().zip(starts) {
-                    // SAFETY: as above.
-                    *sum = weigh(weight, unsafe { simd.load_wide(from.add(start)) }, *sum);
-                }
-                for pair in pairs {
-                    let distance = pair.offset * step;
-                    let weight = simd.splat_f64(pair.weight);
-                    for (sum, &start) in sums.iter_mut().zip(starts) {
-                        // SAFETY: as above, at the distance before and after.
-                        let (before, after) = unsafe {
-                            let at = from.add(start);
-                            (simd.load_wide(at.offset(-distance)), simd.load_wide(at.offset(distance)))
-                        };
-                        let both = if *is_odd { simd.sub_f64(before, after) } else { simd.add_f64(before, after) };
-                        *sum = weigh(weight, both, *sum);
-                    }
-                }
-            }
-        }
+        // SAFETY: as this function requires.
+        let sums = unsafe { self.sums(simd, from, step, starts) };
         for (&sum, &start) in sums.iter().zip(starts) {
             let mut wide = [0.0; 8];
             // SAFETY: a vector of `f64` has at most 8 lanes.
@@ -259,5 +230,54 @@ impl Order {
                 unsafe { to.add(start + i).write(sum.trunc() as f32) };
             }
         }
+    }
+
+    /// The sums of half a vector of values from each of the starts on. The values lie `step` places apart.
+    ///
+    /// # Safety
+    /// As for [`Recheck::run`]; the starts are less than its `count`.
+    #[inline(always)]
+    pub(super) unsafe fn sums<S: Simd, A: Real>(
+        &self,
+        simd: S,
+        from: *const A,
+        step: isize,
+        starts: &[usize; TOGETHER],
+    ) -> [S::Doubles; TOGETHER] {
+        let mut sums = [simd.splat_f64(0.0); TOGETHER];
+        let weigh = |weight, value, sum| simd.add_f64(sum, simd.mul_f64(weight, value));
+        match self {
+            Self::Taps(taps) => {
+                for tap in taps {
+                    let weight = simd.splat_f64(tap.weight);
+                    for (sum, &start) in sums.iter_mut().zip(starts) {
+                        // SAFETY: the values of a sum, and less than SLACK values more.
+                        let value = unsafe { A::load_wide(simd, from.offset(tap.offset * step).add(start)) };
+                        *sum = weigh(weight, value, *sum);
+                    }
+                }
+            }
+            Self::Mirrored { middle, pairs, is_odd } => {
+                let weight = simd.splat_f64(*middle);
+                for (sum, &start) in sums.iter_mut().zip(starts) {
+                    // SAFETY: as above.
+                    *sum = weigh(weight, unsafe { A::load_wide(simd, from.add(start)) }, *sum);
+                }
+                for pair in pairs {
+                    let distance = pair.offset * step;
+                    let weight = simd.splat_f64(pair.weight);
+                    for (sum, &start) in sums.iter_mut().zip(starts) {
+                        // SAFETY: as above, at the distance before and after.
+                        let (before, after) = unsafe {
+                            let at = from.add(start);
+                            (A::load_wide(simd, at.offset(-distance)), A::load_wide(simd, at.offset(distance)))
+                        };
+                        let both = if *is_odd { simd.sub_f64(before, after) } else { simd.add_f64(before, after) };
+                        *sum = weigh(weight, both, *sum);
+                    }
+                }
+            }
+        }
+        sums
     }
 }

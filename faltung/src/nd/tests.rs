@@ -5,11 +5,12 @@ use kernels_gpu::abi::border::BorderMode;
 use super::border::position;
 use super::convert::for_element;
 use super::narrow::{Narrow, Radius, Values};
-use super::transformed::Tiles;
+use super::transformed::{Results, Tiles};
 use super::*;
 use crate::cpu::simd::Level;
 
 mod axes;
+mod image;
 pub(super) mod in_place;
 mod short;
 mod window_means;
@@ -231,7 +232,9 @@ fn integers_have_the_bits_of_the_sums_in_order() {
         match Narrow::new(values, to, &weights, 100) {
             Some(Narrow::Exact) => exact += 1,
             narrow => {
-                let tiles = Tiles::new(Level::chosen().unwrap(), &input, &output, &correlation, values).unwrap();
+                let tiles =
+                    Tiles::new(Level::chosen().unwrap(), &input, &output, &correlation, values, Results::Dropped)
+                        .unwrap();
                 transformed += usize::from(tiles.is_some());
                 proven += usize::from(tiles.is_none() && narrow.is_some());
             }
@@ -264,8 +267,9 @@ fn without_a_radius_integers_are_wrong() {
     let narrow = results(&|input, output| dense::proven(input, output, &correlation, Radius::NONE));
     let transformed = results(&|input, output| {
         let values = Values::new(Element::U8, None);
-        let tiles = Tiles::new(Level::chosen()?, &input, &output, &correlation, values)?.expect("large weights");
-        tiles.without_radius().run(&input, &output, &correlation)
+        let level = Level::chosen()?;
+        let tiles = Tiles::new(level, &input, &output, &correlation, values, Results::Dropped)?.expect("large weights");
+        tiles.without_radius().run(&input, &output, &correlation).map(drop)
     });
     let different = |results: &[f64]| results.iter().zip(&expected).filter(|(a, b)| a != b).count();
     assert!(different(&narrow) > 100 && different(&transformed) > 100);

@@ -2,7 +2,7 @@
 
 use crate::cpu::simd::{Level, Simd, Work};
 use crate::nd::border::PaddedRange;
-use crate::nd::convert::{Run, are_values, load, load_line, store};
+use crate::nd::convert::{LastStep, Run, are_values, load_pixels, store, store_rounded};
 use crate::nd::kernel::{Planes, Real, TILE_ROWS, Tap, group, tile_sums, weighted_sums};
 use crate::nd::narrow::Recheck;
 use crate::nd::{Input, Output};
@@ -56,6 +56,8 @@ pub(super) struct Block<'a, A, R> {
     /// Products of a partial sum.
     pub(super) partial: usize,
     pub(super) recheck: &'a R,
+    /// What becomes of the sums; None is SciPy's conversion.
+    pub(super) last: Option<LastStep>,
     pub(super) block: *mut A,
     pub(super) results: *mut A,
     /// Places from one row of results to the next.
@@ -70,53 +72,9 @@ impl<A: Real, R> Block<'_, A, R> {
     /// - `to` has room for the row.
     #[inline(always)]
     unsafe fn fill_row(&self, from: *const u8, range: &PaddedRange, row: BlockAxis, to: *mut A) {
-        let (element, inner) = (self.input.layout.element, self.inner);
-        if inner.length == 1 {
-            // SAFETY: as this function requires.
-            unsafe { load_line(self.level, element, from, row.from, range, self.outside, to) };
-            return;
-        }
-        // SAFETY: the positions that the range names are within the row, and there is room for each.
-        unsafe {
-            let mut place = to;
-            for &position in &range.before {
-                self.fill_one(from, position, row, place);
-                place = place.add(inner.length);
-            }
-            let start = from.wrapping_offset(range.first as isize * row.from);
-            let pixels = Run { count: range.inside, stride: row.from, step: inner.length };
-            let channels = Run::adjacent(inner.length, inner.from);
-            if row.from == inner.from * inner.length as isize {
-                let row = Run::adjacent(range.inside * inner.length, inner.from);
-                load(self.level, element, start, place, Run::ONE, row);
-            } else {
-                load(self.level, element, start, place, channels, pixels);
-            }
-            place = place.add(range.inside * inner.length);
-            for &position in &range.after {
-                self.fill_one(from, position, row, place);
-                place = place.add(inner.length);
-            }
-        }
-    }
-
-    /// Converts what stands at one position of a row.
-    ///
-    /// # Safety
-    /// As for [`fill_row`](Self::fill_row).
-    #[inline(always)]
-    unsafe fn fill_one(&self, from: *const u8, position: Option<usize>, row: BlockAxis, to: *mut A) {
-        // SAFETY: the position is within the row, and there is room for its channels.
-        unsafe {
-            match position {
-                Some(position) => {
-                    let from = from.offset(position as isize * row.from);
-                    let channels = Run::adjacent(self.inner.length, self.inner.from);
-                    load(self.level, self.input.layout.element, from, to, Run::ONE, channels);
-                }
-                None => std::slice::from_raw_parts_mut(to, self.inner.length).fill(self.outside),
-            }
-        }
+        let (element, channels) = (self.input.layout.element, Run::adjacent(self.inner.length, self.inner.from));
+        // SAFETY: as this function requires.
+        unsafe { load_pixels(self.level, element, from, row.from, channels, range, self.outside, to) };
     }
 
     /// Whether the sums of a row of so many `values` may be written straight to the output: to adjacent and aligned
@@ -130,7 +88,7 @@ impl<A: Real, R> Block<'_, A, R> {
         let Some((row, outer)) = self.axes.split_last() else { return false };
         let are_adjacent = row.to == size * inner.length as isize && (inner.length == 1 || inner.to == size);
         let are_values = are_values::<A>(output.layout.element, output.first, outer.iter().map(|axis| axis.to));
-        are_adjacent && are_values && !R::NEEDS_SLACK && values >= group::<S, A>()
+        are_adjacent && are_values && self.last.is_none() && !R::NEEDS_SLACK && values >= group::<S, A>()
     }
 
     /// Converts the results of one row, which begins at `to`.
@@ -141,15 +99,16 @@ impl<A: Real, R> Block<'_, A, R> {
     #[inline(always)]
     unsafe fn write_row(&self, from: *const A, row: BlockAxis, count: usize, to: *mut u8) {
         let (element, inner) = (self.output.layout.element, self.inner);
+        let (channels, row) = if row.to == inner.to * inner.length as isize {
+            (Run::ONE, Run::adjacent(count * inner.length, inner.to))
+        } else {
+            (Run::adjacent(inner.length, inner.to), Run { count, stride: row.to, step: inner.length })
+        };
         // SAFETY: the places are those of the row's results, and there are as many sums.
         unsafe {
-            if row.to == inner.to * inner.length as isize || inner.length == 1 {
-                let (count, stride) =
-                    if inner.length == 1 { (count, row.to) } else { (count * inner.length, inner.to) };
-                store::<_, true>(self.level, element, from, to, Run::ONE, Run::adjacent(count, stride));
-            } else {
-                let pixels = Run { count, stride: row.to, step: inner.length };
-                store::<_, true>(self.level, element, from, to, Run::adjacent(inner.length, inner.to), pixels);
+            match self.last {
+                None => store::<_, true>(self.level, element, from, to, channels, row),
+                Some(last) => store_rounded(self.level, element, from, to, channels, row, last),
             }
         }
     }
