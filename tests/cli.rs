@@ -38,6 +38,7 @@ mod processes;
 mod reference;
 #[path = "cli/saturation.rs"]
 mod saturation;
+mod seed;
 #[path = "cli/steps.rs"]
 mod steps;
 

@@ -16,6 +16,7 @@ mod handles;
 mod normwise;
 #[path = "devices/planted.rs"]
 mod planted;
+mod seed;
 #[path = "devices/strips.rs"]
 mod strips;
 #[path = "devices/transfers.rs"]
@@ -133,14 +134,7 @@ fn variants(device: &Device) -> Vec<(VariantChoice, Accuracy)> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let seed = match std::env::var("HOST_TEST_SEED").map(|text| text.parse()) {
-        Err(_) => SEED,
-        Ok(Ok(seed)) => seed,
-        Ok(Err(error)) => {
-            eprintln!("HOST_TEST_SEED: a whole number was expected: {error}");
-            return ExitCode::from(2);
-        }
-    };
+    let seed = seed::from_environment().unwrap_or(SEED);
     let quick = match std::env::var("HOST_TEST_SWEEP").as_deref() {
         Err(_) | Ok("quick") => true,
         Ok("full") => false,
@@ -159,7 +153,7 @@ fn main() -> ExitCode {
         println!("the tests on cuda:0 {}: {reason}", if required { "will fail" } else { "are ignored" });
     }
 
-    let shuffled = std::env::var("HOST_TEST_SEED").map_or_else(|_| fastrand::u64(..), |_| seed);
+    let shuffled = seed::from_environment().unwrap_or_else(|| fastrand::u64(..));
     println!("seed {shuffled} of the problems at random (HOST_TEST_SEED sets it, too)");
     /// A test of one device.
     type Test = (&'static str, fn(DeviceChoice) -> Result<(), Failed>);

@@ -16,9 +16,39 @@ mod separable;
 #[path = "reference/separable_tensor.rs"]
 mod separable_tensor;
 
+use faltung::{Accuracy, Border, Device, Filter, Image, Mask, Problem, VariantChoice};
+use host::compare::{Comparison, with_oracle};
+use host::oracle::Oracle;
+use kernels_gpu::registry::Variant;
+
+/// All borders.
+const BORDERS: [Border; 6] =
+    [Border::ZERO, Border::Constant(2.5), Border::Clamp, Border::Mirror, Border::Reflect, Border::Wrap];
+
 /// Whether this run takes one in `every` of the combinations, this one among them. `HOST_TEST_SWEEP=full` takes all.
 fn is_in_sweep(number: usize, every: usize) -> bool {
     number.is_multiple_of(every) || std::env::var("HOST_TEST_SWEEP").is_ok_and(|sweep| sweep == "full")
+}
+
+/// What a variant makes of an image on the emulator, and how it compares with the oracle.
+fn compare(variant: Variant, filter: &Filter, image: &Image) -> faltung::Result<(Image, Comparison)> {
+    let problem = Problem::new(image.width(), image.height(), filter)?;
+    let convolution = Device::emulator(1).prepare(&problem, VariantChoice::Named(variant))?;
+    let found: Image = convolution.apply(image)?;
+    let comparison = with_oracle(&Oracle::new(&problem, image.values()), &problem, found.values(), convolution.bound());
+    Ok((found, comparison))
+}
+
+/// How many results have the bits of the ordered sums.
+fn ordered_sums(filter: &Filter, image: &Image, found: &Image) -> faltung::Result<usize> {
+    let right: Image = Device::cpu().apply(&filter.clone().accuracy(Accuracy::Exact), image)?;
+    Ok(found.values().iter().zip(right.values()).filter(|(a, b)| a.to_bits() == b.to_bits()).count())
+}
+
+/// The separable mask of a column and a row.
+fn product(column: &[f32], row: &[f32]) -> faltung::Result<Mask> {
+    let values = column.iter().flat_map(|a| row.iter().map(move |b| a * b)).collect();
+    Mask::new(row.len(), column.len(), values)
 }
 
 /// Numbers in -1 to 1.

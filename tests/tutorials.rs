@@ -16,6 +16,7 @@ mod defects;
 mod images;
 #[path = "tutorials/program.rs"]
 mod program;
+mod seed;
 
 use std::process::ExitCode;
 
@@ -60,14 +61,7 @@ const ALONE: [(&str, Alone); 15] = [
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let seed = match std::env::var("HOST_TEST_SEED").map(|text| text.parse()) {
-        Err(_) => fastrand::u64(..),
-        Ok(Ok(seed)) => seed,
-        Ok(Err(error)) => {
-            eprintln!("HOST_TEST_SEED: a whole number was expected: {error}");
-            return ExitCode::from(2);
-        }
-    };
+    let seed = seed::from_environment().unwrap_or_else(|| fastrand::u64(..));
     println!("seed {seed} (HOST_TEST_SEED sets another)");
     let no_gpu = Device::cuda(0).err().map(|error| error.to_string());
     let required = std::env::var("HOST_TEST_GPU").is_ok_and(|value| value == "require");

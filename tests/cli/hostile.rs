@@ -169,10 +169,7 @@ fn impossible_sides_are_errors() {
 /// Damaged at random places, each file is an error or a picture.
 #[test]
 fn damaged_files_are_errors_or_pictures() {
-    let seed = match std::env::var("HOST_TEST_SEED") {
-        Ok(seed) => seed.parse().unwrap(),
-        Err(_) => std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64,
-    };
+    let seed = crate::seed::from_environment().unwrap_or_else(|| fastrand::u64(..));
     println!("HOST_TEST_SEED={seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let rounds = std::env::var("HOST_TEST_ROUNDS").map_or(60, |rounds| rounds.parse().unwrap());

@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 
 use crate::Test;
 use crate::fake::{folder, folder_with_nvml};
+use crate::run::{BENCH, command, run};
 
 pub(crate) const TESTS: &[Test] = &[
     ("clocks_are_recorded", clocks_are_recorded),
@@ -19,19 +19,9 @@ pub(crate) const TESTS: &[Test] = &[
 /// Runs the bench with the libraries of a folder and these states of the GPU. Returns what it says and its report.
 fn bench(libraries: &Path, states: &str) -> Result<(String, Value), Failed> {
     let place = tempfile::tempdir()?;
-    let output = Command::new(env!("CARGO_BIN_EXE_host"))
-        .args(["bench", "--sizes", "24x20", "--masks", "3", "--variants", "naive", "--min-time", "0"])
-        .args(["--device", "cuda:0", "--json", "report.json"])
-        .current_dir(place.path())
-        .env("RAYON_NUM_THREADS", "1")
-        .env("LD_LIBRARY_PATH", libraries)
-        .env("FAKE_CUDA", "memory=4194304")
-        .env("FAKE_NVML", states)
-        .output()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    if !output.status.success() {
-        return Err(format!("{}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr)).into());
-    }
+    let mut bench = command(place.path(), &[&BENCH[..], &["--json", "report.json"]].concat());
+    bench.env("LD_LIBRARY_PATH", libraries).env("FAKE_NVML", states);
+    let text = run(&mut bench, "memory=4194304").well()?.stdout;
     Ok((text, serde_json::from_str(&fs::read_to_string(place.path().join("report.json"))?)?))
 }
 

@@ -5,7 +5,14 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use faltung::{Pixel, Prepared};
 use libloading::Library;
+use libtest_mimic::Failed;
+
+/// Settings: work begins after five seconds, or when a thread waits for it.
+pub(crate) const LATE: &str = "delay_us=5000000";
+/// Settings: the same, and copies of pageable memory are asynchronous, too.
+pub(crate) const PAGEABLE_LATE: &str = "pageable=late;delay_us=5000000";
 
 /// The library that cargo has built beside this test, because its package is a dependency of the tests.
 pub(crate) fn library() -> PathBuf {
@@ -87,6 +94,16 @@ impl Fake {
         value
     }
 
+    /// Runs a convolution in lent memory.
+    pub(crate) fn apply<T: Pixel>(
+        &self,
+        convolution: &Prepared,
+        source: &[T],
+        result: &mut [T],
+    ) -> faltung::Result<()> {
+        self.lending(source, result, |source, result| convolution.apply_values(source, result))
+    }
+
     /// What was lent may be freed.
     pub(crate) fn forget(&self) {
         self.function::<extern "C" fn()>("fake_cuda_forget")();
@@ -142,6 +159,15 @@ impl Report {
             }
         }
         report
+    }
+
+    /// An error if the driver had to wait because memory was freed that work still used. Programs must not rely on
+    /// that wait.
+    pub(crate) fn no_waiting_frees(&self) -> Result<(), Failed> {
+        match self.waiting_frees {
+            0 => Ok(()),
+            count => Err(format!("{count} pieces of memory were freed while work used them").into()),
+        }
     }
 
     /// What a correct program leaves: nothing.

@@ -6,7 +6,7 @@ use faltung::Device;
 use libtest_mimic::Failed;
 
 use crate::Test;
-use crate::fake::{Fake, Report};
+use crate::fake::{Fake, PAGEABLE_LATE, Report};
 use crate::handles::foreign_streams::{LAYOUTS, one_call};
 use crate::library::cleanly;
 
@@ -15,9 +15,6 @@ pub(crate) const TESTS: &[Test] = &[
     ("foreign_streams_take_few_calls", few_calls),
     ("foreign_streams_without_an_event", without_an_event),
 ];
-
-/// Work that nobody waits for begins after five seconds. Copies from and to any memory are asynchronous.
-const LATE: &str = "pageable=late;delay_us=5000000";
 
 /// The functions of the driver that enqueue work, or that say something at once.
 const AT_ONCE: [&str; 9] = [
@@ -58,7 +55,7 @@ fn watch(
 fn wait_for_nothing() -> Result<(), Failed> {
     for default in [None, Some(0), Some(1), Some(2)] {
         for layout in LAYOUTS {
-            cleanly(LATE, |fake| {
+            cleanly(PAGEABLE_LATE, |fake| {
                 for (number, calls) in watch(fake, default, layout)?.into_iter().enumerate() {
                     // Memory between the call's two copies is allocated once.
                     let other = |name: &&String| !AT_ONCE.contains(&name.as_str()) && **name != "cuMemAlloc_v2";
@@ -67,10 +64,7 @@ fn wait_for_nothing() -> Result<(), Failed> {
                         return Err(format!("call {number}, {layout:?}: {calls:?}").into());
                     }
                 }
-                match fake.report().waiting_frees {
-                    0 => Ok(()),
-                    count => Err(format!("{count} pieces of memory were freed while work used them").into()),
-                }
+                fake.report().no_waiting_frees()
             })?;
         }
     }
@@ -80,7 +74,7 @@ fn wait_for_nothing() -> Result<(), Failed> {
 /// Rows that the kernels take where they lie: one launch and one event. The legacy default stream, 0 or 1, takes the
 /// launch alone.
 fn few_calls() -> Result<(), Failed> {
-    cleanly(LATE, |fake| {
+    cleanly(PAGEABLE_LATE, |fake| {
         for (default, expected) in [
             (None, &["cuEventRecord", "cuLaunchKernel"][..]),
             (Some(0), &["cuLaunchKernel"]),
@@ -99,7 +93,7 @@ fn few_calls() -> Result<(), Failed> {
 /// Where no event can be recorded behind a launch, the call waits for the stream and fails. Nothing runs afterwards
 /// that reads the mask.
 fn without_an_event() -> Result<(), Failed> {
-    cleanly(&format!("{LATE};fail=cuEventRecord:1:2"), |fake| {
+    cleanly(&format!("{PAGEABLE_LATE};fail=cuEventRecord:1:2"), |fake| {
         let mut waited = None;
         let done = one_call(&Device::cuda(0)?, None, LAYOUTS[0], &mut |call| {
             let before = fake.report();

@@ -1,13 +1,13 @@
 //! What the library does under a driver that does what it shall: the CPU's bits, and nothing left.
 
 use faltung::{
-    Accuracy, Border, Device, DeviceImage, Filter, Image, Mask, Pixel, PixelFormat, Problem, Stream, Variant,
-    VariantChoice, View, ViewMut,
+    Accuracy, Border, Device, DeviceImage, Filter, Image, Mask, PageLocked, Pixel, PixelFormat, Problem, Stream,
+    Variant, VariantChoice, View, ViewMut,
 };
 use libtest_mimic::Failed;
 
 use crate::Test;
-use crate::fake::Fake;
+use crate::fake::{Fake, LATE, PAGEABLE_LATE};
 
 pub(crate) const TESTS: &[Test] = &[
     ("library_apply", apply),
@@ -70,6 +70,14 @@ pub(crate) fn download<T: Pixel>(image: &DeviceImage<T>, values: &mut [T], strea
     image.download_into(ViewMut::new(width, height, 1, width, values)?, stream)
 }
 
+/// Page-locked memory with an image's values, and as much for a result.
+pub(crate) fn locked<T: Pixel>(device: &Device, image: &Image<T>) -> faltung::Result<[PageLocked<T>; 2]> {
+    let length = image.values().len();
+    let mut source = device.page_locked(length)?;
+    source.copy_from_slice(image.values());
+    Ok([source, device.page_locked(length)?])
+}
+
 /// Does something under a driver with these settings, and checks that nothing is left.
 pub(crate) fn cleanly(settings: &str, work: impl FnOnce(&Fake) -> Result<(), Failed>) -> Result<(), Failed> {
     let fake = Fake::get();
@@ -129,7 +137,7 @@ fn every_variant() -> Result<(), Failed> {
 }
 
 fn steps() -> Result<(), Failed> {
-    cleanly("pageable=late;delay_us=5000000", |fake| {
+    cleanly(PAGEABLE_LATE, |fake| {
         let device = Device::cuda(0)?;
         let (source, mut result) = (image::<f32>(37, 29), image::<f32>(37, 29));
         let convolution = device.prepare(&problem(&source), VariantChoice::Auto)?;
@@ -143,15 +151,13 @@ fn steps() -> Result<(), Failed> {
 }
 
 fn graphs() -> Result<(), Failed> {
-    cleanly("pageable=late;delay_us=5000000", |fake| {
+    cleanly(PAGEABLE_LATE, |fake| {
         let device = Device::cuda(0)?;
         let (source, right) = (image::<f32>(64, 29), on_cpu::<f32, f32>(&image::<f32>(64, 29)));
         let convolution = device.prepare(&problem(&source), VariantChoice::Auto)?;
         for _ in 0..3 {
             let mut result = image::<f32>(64, 29);
-            fake.lending(source.values(), result.values_mut(), |source, result| {
-                convolution.apply_values(source, result)
-            })?;
+            fake.apply(&convolution, source.values(), result.values_mut())?;
             assert_eq!(result, right);
         }
         let report = fake.report();
@@ -162,16 +168,14 @@ fn graphs() -> Result<(), Failed> {
 }
 
 fn page_locked() -> Result<(), Failed> {
-    cleanly("delay_us=5000000", |fake| {
+    cleanly(LATE, |fake| {
         let device = Device::cuda(0)?;
         let (image, right) = (image::<f32>(64, 29), on_cpu::<f32, f32>(&image::<f32>(64, 29)));
-        let mut source = device.page_locked::<f32>(64 * 29)?;
-        let mut result = device.page_locked::<f32>(64 * 29)?;
-        source.copy_from_slice(image.values());
+        let [source, mut result] = locked(&device, &image)?;
         let convolution = device.prepare(&problem(&image), VariantChoice::Auto)?;
         for _ in 0..3 {
             result.fill(-1.0);
-            fake.lending(&source, &mut result, |source, result| convolution.apply_values(source, result))?;
+            fake.apply(&convolution, &source, &mut result)?;
             assert_eq!(&result[..], right.values());
         }
         drop(convolution);
@@ -181,17 +185,15 @@ fn page_locked() -> Result<(), Failed> {
 }
 
 fn bands() -> Result<(), Failed> {
-    cleanly("delay_us=5000000", |fake| {
+    cleanly(LATE, |fake| {
         let device = Device::cuda(0)?;
         let image = image::<f32>(1030, 1030);
         let right = on_cpu::<f32, f32>(&image);
-        let mut source = device.page_locked::<f32>(1030 * 1030)?;
-        let mut result = device.page_locked::<f32>(1030 * 1030)?;
-        source.copy_from_slice(image.values());
+        let [source, mut result] = locked(&device, &image)?;
         let convolution = device.prepare(&problem(&image), VariantChoice::Auto)?;
         for _ in 0..2 {
             result.fill(-1.0);
-            fake.lending(&source, &mut result, |source, result| convolution.apply_values(source, result))?;
+            fake.apply(&convolution, &source, &mut result)?;
             assert!(result[..] == *right.values(), "the bands' values are the CPU's");
         }
         assert!(fake.report().by_function.contains_key("cuStreamWaitEvent"), "the second run is in bands");
@@ -202,7 +204,7 @@ fn bands() -> Result<(), Failed> {
 }
 
 fn strips() -> Result<(), Failed> {
-    cleanly("pageable=late;delay_us=5000000", |fake| {
+    cleanly(PAGEABLE_LATE, |fake| {
         let image = image::<u8>(40, 120);
         let device = Device::cuda(0)?.with_memory_limit(4000);
         let convolution = device.prepare(&problem(&image), VariantChoice::Auto)?;
@@ -210,7 +212,7 @@ fn strips() -> Result<(), Failed> {
         assert!(note.contains("strips"), "{note}");
         for _ in 0..2 {
             let mut result = vec![0_u8; 40 * 120];
-            fake.lending(image.values(), &mut result, |source, result| convolution.apply_values(source, result))?;
+            fake.apply(&convolution, image.values(), &mut result)?;
             assert_eq!(result, on_cpu::<u8, u8>(&image).values());
         }
         Ok(())
@@ -219,7 +221,7 @@ fn strips() -> Result<(), Failed> {
 
 /// Two convolutions with one module: each launch finds its own mask in the module's constant memory.
 fn constant_memory_of_two() -> Result<(), Failed> {
-    cleanly("delay_us=5000000;pageable=late", |fake| {
+    cleanly(PAGEABLE_LATE, |fake| {
         let device = Device::cuda(0)?;
         let image = image::<f32>(33, 21);
         let choice = VariantChoice::Named(Variant::ConstantMask);
@@ -228,9 +230,9 @@ fn constant_memory_of_two() -> Result<(), Failed> {
         let second = device.prepare(&Problem::new(33, 21, &other)?, choice)?;
         for _ in 0..3 {
             let mut result = vec![0_f32; 33 * 21];
-            fake.lending(image.values(), &mut result, |source, result| first.apply_values(source, result))?;
+            fake.apply(&first, image.values(), &mut result)?;
             assert_eq!(result, on_cpu::<f32, f32>(&image).values());
-            fake.lending(image.values(), &mut result, |source, result| second.apply_values(source, result))?;
+            fake.apply(&second, image.values(), &mut result)?;
             assert_eq!(result, Device::cpu().apply::<f32, f32>(&other, &image)?.values());
         }
         Ok(())

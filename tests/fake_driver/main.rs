@@ -17,6 +17,9 @@ mod on_handles;
 mod planted;
 mod program;
 mod proven;
+mod run;
+#[path = "../seed.rs"]
+mod seed;
 mod sweep;
 
 use std::process::ExitCode;

@@ -5,7 +5,7 @@ use faltung::Device;
 use libtest_mimic::{Failed, Trial};
 
 use crate::Test;
-use crate::fake::Fake;
+use crate::fake::PAGEABLE_LATE;
 use crate::handles::{self, context, foreign};
 use crate::library::cleanly;
 
@@ -16,9 +16,6 @@ pub(crate) const TESTS: &[Test] = &[
     ("handles_of_two_devices", || alone("devices=2", two_devices)),
 ];
 
-/// Work that nobody waits for begins after five seconds. Copies from and to any memory are asynchronous.
-const LATE: &str = "pageable=late;delay_us=5000000";
-
 /// The tests of one device.
 pub(crate) fn trials() -> impl Iterator<Item = Trial> {
     let tests = handles::OF_ALL.into_iter().chain(handles::OF_CUDA).flatten();
@@ -28,26 +25,18 @@ pub(crate) fn trials() -> impl Iterator<Item = Trial> {
 fn on_device(name: &str, test: fn(&Device) -> handles::Checked) -> Result<(), Failed> {
     // The context is kept whatever the kernels compute, and there the images are large.
     let more = if name.contains("context") { "kernels=skip;memory=100000000;" } else { "" };
-    cleanly(&format!("{more}{LATE}"), |fake| {
+    cleanly(&format!("{more}{PAGEABLE_LATE}"), |fake| {
         handles::run(test, Device::cuda(0)?)?;
-        nothing_waited(fake)
+        fake.report().no_waiting_frees()
     })
 }
 
 /// Runs what opens devices by itself.
 fn alone(more: &str, test: impl FnOnce() -> handles::Checked) -> Result<(), Failed> {
-    cleanly(&format!("{more};{LATE}"), |fake| {
+    cleanly(&format!("{more};{PAGEABLE_LATE}"), |fake| {
         test()?;
-        nothing_waited(fake)
+        fake.report().no_waiting_frees()
     })
-}
-
-/// Whoever frees memory has waited for the work that uses it. The driver's own wait is none to rely on.
-fn nothing_waited(fake: &Fake) -> Result<(), Failed> {
-    match fake.report().waiting_frees {
-        0 => Ok(()),
-        count => Err(format!("{count} pieces of memory were freed while work used them").into()),
-    }
 }
 
 /// This driver has one context for both.

@@ -1,4 +1,4 @@
-//! Defects on purpose: what the fake driver is there to report, it does report.
+//! Planted defects. The fake driver must report each of them.
 
 use cust::context::{Context, CurrentContext};
 use cust::device::Device;
@@ -8,7 +8,7 @@ use cust::sys;
 use libtest_mimic::Failed;
 
 use crate::Test;
-use crate::fake::{Fake, Report};
+use crate::fake::{Fake, LATE, Report};
 
 pub(crate) const TESTS: &[Test] = &[
     ("planted_leak", leak),
@@ -29,9 +29,6 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_lost_device_stays_lost", a_lost_device_stays_lost),
     ("a_late_failure_shows_at_the_next_wait", a_late_failure_shows_at_the_next_wait),
 ];
-
-/// Work waits until somebody waits for it.
-const LATE: &str = "delay_us=5000000";
 
 /// A context, and a stream in it.
 fn open(settings: &str) -> Result<(Fake, Context, Stream), Failed> {
@@ -83,14 +80,14 @@ fn use_after_return() -> Result<(), Failed> {
     CurrentContext::synchronize()?;
     let source = LockedBuffer::<u8>::new(&7, 100)?;
     fake.lending(&source, &mut [0_u8], |source, _| {
-        // SAFETY: it is not: the source is lent, and nobody waits. The fake driver does not do the copy.
+        // SAFETY: the fake driver does not copy. On a real driver the copy would read the source after the call.
         unsafe { buffer.async_copy_from(source, &stream) }
     })?;
     reports(&fake.report(), "has returned");
     stream.synchronize()?;
     let mut found = [1_u8; 100];
     buffer.copy_to(&mut found)?;
-    assert_eq!(found, [0; 100], "what is forbidden is not done");
+    assert_eq!(found, [0; 100], "the fake driver does not do a forbidden copy");
     Ok(())
 }
 
@@ -105,7 +102,7 @@ fn begin_after_return() -> Result<(), Failed> {
     unsafe { buffer.async_copy_to(&mut result, &stream) }?;
     stream.synchronize()?;
     reports(&fake.report(), "which a call that has returned had");
-    assert_eq!(result[0], 7, "what is forbidden is not done");
+    assert_eq!(result[0], 7, "the fake driver does not do a forbidden copy");
     Ok(())
 }
 
@@ -143,7 +140,7 @@ fn free_in_use() -> Result<(), Failed> {
     let buffer = DeviceBuffer::from_slice(&[5_u8; 100])?;
     CurrentContext::synchronize()?;
     let mut result = LockedBuffer::<u8>::new(&7, 100)?;
-    // SAFETY: dropping the buffer waits, as the driver promises.
+    // SAFETY: `cuMemFree`, by which the buffer is dropped, waits for the copy.
     unsafe { buffer.async_copy_to(&mut result, &stream) }?;
     drop(buffer);
     assert_eq!(result[99], 5, "freeing waits for the copy");
@@ -167,7 +164,7 @@ fn found_by(stream: &Stream, buffer: &DeviceBuffer<u8>) -> Result<u8, Failed> {
     Ok(result[0])
 }
 
-/// A memset without a stream returns before it is done. `order` is what the program does then.
+/// A memset without a stream returns before it is done. Then `order` runs, which may order the copy behind it.
 fn set_and_read(stream: &Stream, order: impl FnOnce() -> Result<(), Failed>) -> Result<u8, Failed> {
     let buffer = unwritten()?;
     // SAFETY: the memory has the bytes.
@@ -221,7 +218,7 @@ fn copy_without_order() -> Result<(), Failed> {
 fn read_without_order() -> Result<(), Failed> {
     let (fake, _context, stream) = open(LATE)?;
     let (mut buffer, mut found) = (unwritten()?, [0_u8; 100]);
-    // SAFETY: it is not: the copy uses the memory, too. The fake driver has no data races.
+    // SAFETY: the fake driver runs one operation at a time. On a real driver the memset and the copy would race.
     unsafe { buffer.set_8_async(1, &stream) }?;
     buffer.copy_to(&mut found)?;
     assert_eq!(found, [u8::MAX; 100], "the memset is not done");
@@ -343,7 +340,7 @@ fn copies_complete_late() -> Result<(), Failed> {
     let mut source = LockedBuffer::<u8>::new(&1, 100)?;
     // SAFETY: the stream is waited for below, and the source is there until then.
     unsafe { buffer.async_copy_from(&source, &stream) }?;
-    // What a program must not do: the copy takes the new values, because it has not begun.
+    // A program must not do this: the copy has not begun, so it takes the new values.
     source.fill(2);
     stream.synchronize()?;
     let mut found = [0_u8; 100];
@@ -362,7 +359,7 @@ fn copies_complete_late() -> Result<(), Failed> {
 
 fn a_lost_device_stays_lost() -> Result<(), Failed> {
     use cust::error::CudaError::UnknownError;
-    let (fake, context, stream) = open("delay_us=5000000;fail=cuMemGetInfo_v2:1:999:lost")?;
+    let (fake, context, stream) = open(&format!("{LATE};fail=cuMemGetInfo_v2:1:999:lost"))?;
     let mut buffer = DeviceBuffer::<u8>::zeroed(100)?;
     let source = LockedBuffer::<u8>::new(&1, 100)?;
     // SAFETY: the device is lost in the next line, and the copy is abandoned.
@@ -372,14 +369,14 @@ fn a_lost_device_stays_lost() -> Result<(), Failed> {
     assert_eq!(CurrentContext::set_current(&context), Err(UnknownError));
     assert_eq!(DeviceBuffer::<u8>::zeroed(1).err(), Some(UnknownError));
     drop((buffer, source, stream, context));
-    // What could be freed was: a lost device is no reason for a leak.
+    // A lost device is no reason for a leak: all memory that can be freed was freed.
     assert_eq!(fake.report().trouble(), None);
     Ok(())
 }
 
 fn a_late_failure_shows_at_the_next_wait() -> Result<(), Failed> {
     use cust::error::CudaError::LaunchFailed;
-    let (_fake, _context, stream) = open("delay_us=5000000;fail=cuMemsetD8Async:1:719:late")?;
+    let (_fake, _context, stream) = open(&format!("{LATE};fail=cuMemsetD8Async:1:719:late"))?;
     let mut buffer = DeviceBuffer::<u8>::zeroed(100)?;
     // SAFETY: nobody else uses the buffer.
     unsafe { buffer.set_8_async(1, &stream) }?;

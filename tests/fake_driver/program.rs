@@ -1,18 +1,17 @@
-//! The program under the fake driver, which it finds as any driver: by the loader's path.
+//! The program under the fake driver.
 //!
 //! Each failure is a process of its own: exit status, messages, files, and the report that the driver writes at its
 //! end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use libtest_mimic::Failed;
 use rayon::prelude::*;
 use tempfile::TempDir;
 
-use crate::Test;
-use crate::fake::{Report, folder};
+use crate::run::{BENCH, Ended, FILTER, host};
+use crate::{Test, seed};
 
 pub(crate) const TESTS: &[Test] = &[
     ("program_filter", filter),
@@ -26,62 +25,8 @@ pub(crate) const TESTS: &[Test] = &[
     ("sweep_program_bench", sweep_bench),
 ];
 
-/// How a run ended.
-struct Ended {
-    /// None if a signal ended it.
-    status: Option<i32>,
-    stdout: String,
-    stderr: String,
-    /// None if the driver wrote none.
-    report: Option<Report>,
-}
-
-/// Runs the program with these settings of the driver. `number` tells runs at the same time apart.
-fn host(place: &Path, number: u64, settings: &str, arguments: &[&str]) -> Ended {
-    let report = place.join(format!("report-{number}"));
-    let _ = fs::remove_file(&report);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_host"));
-    if arguments[0] == "bench" {
-        // Two run at once, and each measures the rates of its threads.
-        command.env("RAYON_NUM_THREADS", "1");
-    }
-    let output = command
-        .args(arguments)
-        .current_dir(place)
-        .env("LD_LIBRARY_PATH", folder())
-        .env("FAKE_CUDA", format!("{settings};report={}", report.display()))
-        .output()
-        .expect("the program starts");
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-    Ended {
-        status: output.status.code(),
-        stdout: text(output.stdout),
-        stderr: text(output.stderr),
-        report: fs::read_to_string(&report).ok().map(|text| Report::parse(&text)),
-    }
-}
-
-impl Ended {
-    /// What is wrong whatever was asked: a crash, a panic, something left.
-    fn trouble(&self) -> Option<String> {
-        let Some(status) = self.status else { return Some(format!("ended by a signal: {}", self.stderr)) };
-        if !(0..=3).contains(&status) || self.stderr.contains("panicked") {
-            return Some(format!("status {status}: {}", self.stderr));
-        }
-        match &self.report {
-            None => Some("the driver wrote no report".into()),
-            Some(report) => report.trouble(),
-        }
-    }
-
-    /// Checks a run that nothing was to go wrong in.
-    fn well(self) -> Result<Self, Failed> {
-        match (self.trouble(), self.status) {
-            (None, Some(0)) => Ok(self),
-            (trouble, status) => Err(format!("status {status:?}, {trouble:?}: {}", self.stderr).into()),
-        }
-    }
-}
+/// The pictures of [`pictures`].
+const INPUTS: [&str; 3] = ["a.pgm", "b.pgm", "c.pgm"];
 
 /// A folder with pictures of two sizes.
 fn pictures() -> Result<TempDir, Failed> {
@@ -94,15 +39,12 @@ fn pictures() -> Result<TempDir, Failed> {
     Ok(place)
 }
 
-/// A mask of fixed sums, so that each device gives the same bits.
-const MASK: [&str; 4] = ["--kernel", "3x3: 0.5 1 -2 3 0.25 1.5 -1 2 0.125", "--accuracy", "exact"];
-
 /// The arguments for pictures to a folder or a file.
 fn filtering<'a>(inputs: &[&'a str], output: &'a str, device: &'a str) -> Vec<&'a str> {
     let mut arguments = vec!["filter"];
     arguments.extend(inputs);
     arguments.extend(["-o", output, "--device", device, "--quiet"]);
-    arguments.extend(MASK);
+    arguments.extend(FILTER);
     arguments
 }
 
@@ -119,30 +61,20 @@ fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 fn filter() -> Result<(), Failed> {
     let place = pictures()?;
-    host(place.path(), 0, "", &filtering(&["a.pgm"], "right.png", "cpu")).well().or_else(without_report)?;
-    host(place.path(), 1, "", &filtering(&["a.pgm"], "found.png", "cuda:0")).well()?;
+    host(place.path(), "", &filtering(&["a.pgm"], "right.png", "cpu")).well_on_cpu()?;
+    host(place.path(), "", &filtering(&["a.pgm"], "found.png", "cuda:0")).well()?;
     assert_eq!(fs::read(place.path().join("found.png"))?, fs::read(place.path().join("right.png"))?);
     // The device's memory holds only strips.
     let mut arguments = filtering(&["a.pgm"], "strips.png", "cuda:0");
     arguments.extend(["--device-memory", "2K"]);
-    host(place.path(), 2, "", &arguments).well()?;
+    host(place.path(), "", &arguments).well()?;
     assert_eq!(fs::read(place.path().join("strips.png"))?, fs::read(place.path().join("right.png"))?);
     Ok(())
 }
 
-/// On the CPU no driver is opened, which then has nothing to report.
-fn without_report(failed: Failed) -> Result<Ended, Failed> {
-    let text = failed.message().unwrap_or_default();
-    if text.starts_with("status Some(0), Some(\"the driver wrote no report\")") {
-        return Ok(Ended { status: Some(0), stdout: String::new(), stderr: String::new(), report: None });
-    }
-    Err(failed)
-}
-
 /// The right results of the batch.
 fn right_batch(place: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, Failed> {
-    let inputs = ["a.pgm", "b.pgm", "c.pgm"];
-    host(place, 0, "", &filtering(&inputs, "right/{stem}.png", "cpu")).well().or_else(without_report)?;
+    host(place, "", &filtering(&INPUTS, "right/{stem}.png", "cpu")).well_on_cpu()?;
     let right = files(&place.join("right"));
     assert_eq!(right.len(), 3);
     Ok(right)
@@ -151,8 +83,7 @@ fn right_batch(place: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>, Failed> {
 fn batch() -> Result<(), Failed> {
     let place = pictures()?;
     let right = right_batch(place.path())?;
-    let inputs = ["a.pgm", "b.pgm", "c.pgm"];
-    host(place.path(), 1, "", &filtering(&inputs, "found/{stem}.png", "cuda:0")).well()?;
+    host(place.path(), "", &filtering(&INPUTS, "found/{stem}.png", "cuda:0")).well()?;
     assert_eq!(files(&place.path().join("found")), right);
     Ok(())
 }
@@ -161,31 +92,19 @@ fn check() -> Result<(), Failed> {
     let place = tempfile::tempdir()?;
     // A variant that computes few of the cases, so the check is short.
     let arguments = ["check", "--device", "cuda:0", "--quick", "--variants", "separable_u8"];
-    let ended = host(place.path(), 0, "", &arguments).well()?;
+    let ended = host(place.path(), "", &arguments).well()?;
     println!("{}", ended.stdout.lines().last().unwrap_or_default());
     Ok(())
 }
 
-/// The arguments of one tiny cell.
-const BENCH: [&str; 13] = [
-    "bench",
-    "--sizes",
-    "24x20",
-    "--masks",
-    "3",
-    "--variants",
-    "naive",
-    "--min-time",
-    "0",
-    "--device",
-    "cuda:0",
-    "--csv",
-    "cell.csv",
-];
+/// The arguments of one tiny cell, whose figures go to a file.
+fn bench_to(csv: &str) -> Vec<&str> {
+    [&BENCH[..], &["--csv", csv]].concat()
+}
 
 fn bench() -> Result<(), Failed> {
     let place = tempfile::tempdir()?;
-    host(place.path(), 0, "memory=4194304", &BENCH).well()?;
+    host(place.path(), "memory=4194304", &bench_to("cell.csv")).well()?;
     let csv = fs::read_to_string(place.path().join("cell.csv"))?;
     assert!(csv.lines().any(|line| line.contains("naive")), "{csv}");
     Ok(())
@@ -197,17 +116,18 @@ fn bench_cold() -> Result<(), Failed> {
     let place = tempfile::tempdir()?;
     // The memset is of twice the second-level cache, which has 50 MiB.
     let memory = "memory=125829120";
-    let cold = [&BENCH[..], &["--cold"]].concat();
-    let memsets = |number, arguments: &[&str]| -> Result<u64, Failed> {
-        let report = host(place.path(), number, memory, arguments).well()?.report.ok_or("a report")?;
+    let warm = bench_to("cell.csv");
+    let cold = [&warm[..], &["--cold"]].concat();
+    let memsets = |arguments: &[&str]| -> Result<u64, Failed> {
+        let report = host(place.path(), memory, arguments).well()?.report.ok_or("a report")?;
         Ok(report.by_function["cuMemsetD8Async"])
     };
-    let (with_warm, with_cold) = (memsets(0, &BENCH)?, memsets(1, &cold)?);
+    let (with_warm, with_cold) = (memsets(&warm)?, memsets(&cold)?);
     assert!(with_warm <= 3 && with_cold >= 15, "{with_warm} memsets with warm caches, {with_cold} with cold ones");
     let csv = fs::read_to_string(place.path().join("cell.csv"))?;
     assert!(csv.lines().any(|line| line.contains("naive") && line.contains(",cold,")), "{csv}");
 
-    let ended = host(place.path(), 2, &format!("{memory};fail=cuMemsetD8Async:8:214:lost"), &cold);
+    let ended = host(place.path(), &format!("{memory};fail=cuMemsetD8Async:8:214:lost"), &cold);
     assert_eq!((ended.status, ended.trouble()), (Some(1), None), "{}", ended.stderr);
     assert!(ended.stderr.contains("fill memory on the device"), "{}", ended.stderr);
     Ok(())
@@ -225,13 +145,18 @@ fn says_why(ended: &Ended, (_, _, says): Fault) -> Option<String> {
     (!ended.stderr.contains(says)).then(|| format!("\"{says}\" is not in: {}", ended.stderr))
 }
 
+/// How many calls a run makes in which nothing fails.
+fn calls(place: &Path, settings: &str, arguments: &[&str]) -> Result<u64, Failed> {
+    Ok(host(place, settings, arguments).well()?.report.ok_or("a report")?.calls)
+}
+
 /// Runs `one` for each fault at each call of `calls`, two at a time, and reports what it complains of. Returns how many
 /// ended with an error.
 fn sweep(
     name: &str,
     calls: impl IntoIterator<Item = u64>,
     faults: &[Fault],
-    one: impl Fn(u64, &str, u64, Fault) -> (Ended, Option<String>) + Sync,
+    one: impl Fn(usize, &str, Fault) -> (Ended, Option<String>) + Sync,
 ) -> Result<usize, Failed> {
     let calls: Vec<u64> = calls.into_iter().collect();
     let runs: Vec<(u64, Fault)> =
@@ -240,7 +165,7 @@ fn sweep(
     let ended: Vec<(bool, Option<String>)> = threads.install(|| {
         let run = |(number, &(call, fault)): (usize, &(u64, Fault))| {
             let (code, effect, _) = fault;
-            let (ended, wrong) = one(number as u64 + 10, &format!("fail=*:{call}:{code}:{effect}"), call, fault);
+            let (ended, wrong) = one(number, &format!("fail=*:{call}:{code}:{effect}"), fault);
             let struck = ended.report.as_ref().and_then(|report| report.struck.first().cloned()).unwrap_or_default();
             let wrong = ended.trouble().or(wrong);
             (
@@ -263,13 +188,13 @@ fn sweep(
 fn sweep_filter() -> Result<(), Failed> {
     let place = pictures()?;
     let place = place.path();
-    host(place, 0, "", &filtering(&["a.pgm"], "right.png", "cpu")).well().or_else(without_report)?;
+    host(place, "", &filtering(&["a.pgm"], "right.png", "cpu")).well_on_cpu()?;
     let right = fs::read(place.join("right.png"))?;
-    let calls = host(place, 1, "", &filtering(&["a.pgm"], "first.png", "cuda:0")).well()?.report.map_or(0, |r| r.calls);
-    let errors = sweep("filter", 1..=calls, &[MEMORY, LOST, LATE], |number, settings, _, fault| {
+    let calls = calls(place, "", &filtering(&["a.pgm"], "first.png", "cuda:0"))?;
+    let errors = sweep("filter", 1..=calls, &[MEMORY, LOST, LATE], |number, settings, fault| {
         let folder = format!("out-{number}");
         fs::create_dir(place.join(&folder)).expect("a folder for the result");
-        let ended = host(place, number, settings, &filtering(&["a.pgm"], &format!("{folder}/a.png"), "cuda:0"));
+        let ended = host(place, settings, &filtering(&["a.pgm"], &format!("{folder}/a.png"), "cuda:0"));
         let found = files(&place.join(&folder));
         let wrong = match (ended.status, &found[..]) {
             (Some(0), [(_, bytes)]) if *bytes == right => None,
@@ -287,14 +212,12 @@ fn sweep_batch() -> Result<(), Failed> {
     let place = pictures()?;
     let place = place.path();
     let right = right_batch(place)?;
-    let inputs = ["a.pgm", "b.pgm", "c.pgm"];
-    let calls =
-        host(place, 1, "", &filtering(&inputs, "first/{stem}.png", "cuda:0")).well()?.report.map_or(0, |r| r.calls);
+    let calls = calls(place, "", &filtering(&INPUTS, "first/{stem}.png", "cuda:0"))?;
     // The pictures come in any order, and with it the calls: some may not be reached, a few more than once.
-    let errors = sweep("batch", (1..=calls).step_by(2), &[MEMORY, LOST, LATE], |number, settings, _, fault| {
+    let errors = sweep("batch", (1..=calls).step_by(2), &[MEMORY, LOST, LATE], |number, settings, fault| {
         let folder = format!("out-{number}");
         let pattern = format!("{folder}/{{stem}}.png");
-        let ended = host(place, number, settings, &filtering(&inputs, &pattern, "cuda:0"));
+        let ended = host(place, settings, &filtering(&INPUTS, &pattern, "cuda:0"));
         let found = files(&place.join(&folder));
         let is_right = found.iter().all(|file| right.contains(file));
         let wrong = match ended.status {
@@ -318,13 +241,11 @@ fn sweep_batch_or_cpu() -> Result<(), Failed> {
     let place = pictures()?;
     let place = place.path();
     let right = right_batch(place)?;
-    let inputs = ["a.pgm", "b.pgm", "c.pgm"];
-    let calls =
-        host(place, 1, "", &filtering(&inputs, "first/{stem}.png", "auto")).well()?.report.map_or(0, |r| r.calls);
-    let one = |number, settings: &str, _, _| {
+    let calls = calls(place, "", &filtering(&INPUTS, "first/{stem}.png", "auto"))?;
+    let one = |number, settings: &str, _| {
         let folder = format!("out-{number}");
         let pattern = format!("{folder}/{{stem}}.png");
-        let ended = host(place, number, settings, &filtering(&inputs, &pattern, "auto"));
+        let ended = host(place, settings, &filtering(&INPUTS, &pattern, "auto"));
         let is_right = ended.status == Some(0) && files(&place.join(&folder)) == right;
         let wrong = (!is_right).then(|| format!("status {:?}: {}", ended.status, ended.stderr));
         (ended, wrong)
@@ -338,17 +259,14 @@ fn sweep_batch_or_cpu() -> Result<(), Failed> {
 fn sweep_bench() -> Result<(), Failed> {
     let place = tempfile::tempdir()?;
     let place = place.path();
-    let calls = host(place, 0, "memory=1048576", &BENCH).well()?.report.map_or(0, |r| r.calls);
-    let seed =
-        std::env::var("HOST_TEST_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or_else(|| fastrand::u64(..));
+    let calls = calls(place, "memory=1048576", &bench_to("cell.csv"))?;
+    let seed = seed::from_environment().unwrap_or_else(|| fastrand::u64(..));
     println!("seed {seed} (HOST_TEST_SEED sets it)");
     let mut random = fastrand::Rng::with_seed(seed);
     let at: Vec<u64> = (0..6).map(|_| random.u64(1..=calls)).collect();
-    let errors = sweep("bench", at, &[MEMORY, LOST, LATE], |number, settings, _, fault| {
+    let errors = sweep("bench", at, &[MEMORY, LOST, LATE], |number, settings, fault| {
         let csv = format!("cell-{number}.csv");
-        let mut arguments = BENCH;
-        arguments[12] = &csv;
-        let ended = host(place, number, &format!("memory=1048576;{settings}"), &arguments);
+        let ended = host(place, &format!("memory=1048576;{settings}"), &bench_to(&csv));
         let exists = place.join(&csv).exists();
         let wrong = match ended.status {
             Some(0) if exists => None,

@@ -6,8 +6,8 @@ use faltung::{
 use libtest_mimic::Failed;
 
 use crate::Test;
-use crate::fake::Fake;
-use crate::library::cleanly;
+use crate::fake::{Fake, LATE, PAGEABLE_LATE};
+use crate::library::{cleanly, locked};
 
 pub(crate) const TESTS: &[Test] = &[
     ("proven_steps_and_graphs", steps_and_graphs),
@@ -49,7 +49,7 @@ fn steps_and_graphs() -> Result<(), Failed> {
         let convolution = prepare(&Device::cuda(0)?, image)?;
         for run in 0..3 {
             let mut result = vec![T::default(); image.values().len()];
-            fake.lending(image.values(), &mut result, |source, result| convolution.apply_values(source, result))?;
+            fake.apply(&convolution, image.values(), &mut result)?;
             let right = on_cpu(image)?;
             let wrong = result.iter().zip(right.values()).filter(|(found, right)| found != right).count();
             fake.forget();
@@ -57,7 +57,7 @@ fn steps_and_graphs() -> Result<(), Failed> {
         }
         Ok(())
     }
-    cleanly("pageable=late;delay_us=5000000", |fake| {
+    cleanly(PAGEABLE_LATE, |fake| {
         for channels in 1..=4 {
             check(fake, &image::<u8>(67, 35, channels)?)?;
         }
@@ -66,7 +66,7 @@ fn steps_and_graphs() -> Result<(), Failed> {
 }
 
 fn on_the_device() -> Result<(), Failed> {
-    cleanly("delay_us=5000000", |_| {
+    cleanly(LATE, |_| {
         let device = Device::cuda(0)?;
         let (stream, image) = (device.stream()?, image::<u8>(70, 41, 3)?);
         let convolution = prepare(&device, &image)?;
@@ -80,27 +80,25 @@ fn on_the_device() -> Result<(), Failed> {
 }
 
 fn strips() -> Result<(), Failed> {
-    cleanly("pageable=late;delay_us=5000000", |fake| {
+    cleanly(PAGEABLE_LATE, |fake| {
         let image = image::<u8>(40, 120, 3)?;
         let convolution = prepare(&Device::cuda(0)?.with_memory_limit(60_000), &image)?;
         let note = convolution.note().unwrap_or_default();
         assert!(note.contains("strips"), "{note}");
         let mut result = vec![0_u8; image.values().len()];
-        fake.lending(image.values(), &mut result, |source, result| convolution.apply_values(source, result))?;
+        fake.apply(&convolution, image.values(), &mut result)?;
         assert!(result == on_cpu(&image)?.values(), "the values are the CPU's");
         Ok(())
     })
 }
 
 fn bands() -> Result<(), Failed> {
-    cleanly("delay_us=5000000", |fake| {
+    cleanly(LATE, |fake| {
         let device = Device::cuda(0)?;
         let image = image::<u8>(1480, 1480, 2)?;
-        let mut source = device.page_locked::<u8>(image.values().len())?;
-        let mut result = device.page_locked::<u8>(image.values().len())?;
-        source.copy_from_slice(image.values());
+        let [source, mut result] = locked(&device, &image)?;
         let convolution = prepare(&device, &image)?;
-        fake.lending(&source, &mut result, |source, result| convolution.apply_values(source, result))?;
+        fake.apply(&convolution, &source, &mut result)?;
         assert!(result[..] == *on_cpu(&image)?.values(), "the bands' values are the CPU's");
         assert!(fake.report().by_function.contains_key("cuStreamWaitEvent"), "the image went in bands");
         drop(convolution);

@@ -10,9 +10,9 @@ use faltung::{Device, DeviceImage, Error, Image, Variant, VariantChoice, View, V
 use libtest_mimic::Failed;
 
 use crate::Test;
-use crate::fake::{Fake, Report};
+use crate::fake::{Fake, PAGEABLE_LATE, Report};
 use crate::handles::context::current;
-use crate::library::{download, filter, image, on_cpu, problem, upload};
+use crate::library::{download, filter, image, locked, on_cpu, problem, upload};
 
 pub(crate) const TESTS: &[Test] = &[
     ("sweep_steps", || sweep("steps", 1, "", steps)),
@@ -34,8 +34,6 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// Large images, whose values do not matter.
 const SKIP: &str = "kernels=skip;";
-/// What all have: work waits until somebody waits for it.
-const LATE: &str = "pageable=late;delay_us=5000000";
 
 /// Failures: code, effect, what the message says, and every how many calls it is tried.
 const FAULTS: &[(u32, &str, &str, u64)] = &[
@@ -71,7 +69,7 @@ fn run(fake: &Fake, settings: &str, scenario: fn(&Fake) -> Outcome) -> (Result<O
 /// Lets each call fail in turn, or each one of `stride`.
 fn sweep(name: &str, stride: u64, settings: &str, scenario: fn(&Fake) -> Outcome) -> Result<(), Failed> {
     let fake = Fake::get();
-    let settings = format!("{settings}{LATE}");
+    let settings = format!("{settings}{PAGEABLE_LATE}");
     let (outcome, report) = run(&fake, &settings, scenario);
     match outcome {
         Ok(Ok(())) => {}
@@ -192,7 +190,7 @@ fn graphs(fake: &Fake) -> Outcome {
     // Kept until the end: nothing may use them after their call.
     let mut results = vec![vec![0_f32; 37 * 9]; 3];
     for result in &mut results {
-        fake.lending(source.values(), result, |source, result| convolution.apply_values(source, result))?;
+        fake.apply(&convolution, source.values(), result)?;
         assert_eq!(result, right.values());
     }
     Ok(())
@@ -201,13 +199,11 @@ fn graphs(fake: &Fake) -> Outcome {
 fn page_locked(fake: &Fake) -> Outcome {
     let device = Device::cuda(0)?;
     let image = image::<f32>(64, 9);
-    let mut source = device.page_locked::<f32>(64 * 9)?;
-    let mut result = device.page_locked::<f32>(64 * 9)?;
-    source.copy_from_slice(image.values());
+    let [source, mut result] = locked(&device, &image)?;
     let convolution = device.prepare(&problem(&image), VariantChoice::Auto)?;
     for _ in 0..3 {
         result.fill(-1.0);
-        fake.lending(&source, &mut result, |source, result| convolution.apply_values(source, result))?;
+        fake.apply(&convolution, &source, &mut result)?;
         assert_eq!(&result[..], on_cpu::<f32, f32>(&image).values());
     }
     Ok(())
@@ -226,7 +222,7 @@ fn from_page_locked_only(fake: &Fake) -> Outcome {
     let image = Image::new(width, height, 1, result.clone())?;
     let convolution = device.prepare(&problem(&image), VariantChoice::Auto)?;
     for _ in 0..2 {
-        fake.lending(&source, &mut result, |source, result| convolution.apply_values(source, result))?;
+        fake.apply(&convolution, &source, &mut result)?;
     }
     Ok(())
 }
@@ -238,7 +234,7 @@ fn to_page_locked_only(fake: &Fake) -> Outcome {
     let source = Image::new(width, height, 1, vec![0_u8; width * height])?;
     let convolution = device.prepare(&problem(&source), VariantChoice::Auto)?;
     for _ in 0..2 {
-        fake.lending(source.values(), &mut result, |source, result| convolution.apply_values(source, result))?;
+        fake.apply(&convolution, source.values(), &mut result)?;
     }
     Ok(())
 }
@@ -251,7 +247,7 @@ fn bands(fake: &Fake) -> Outcome {
     let shape = Image::new(width, height, 1, vec![0_u8; width * height])?;
     let convolution = device.prepare(&problem(&shape), VariantChoice::Auto)?;
     for _ in 0..2 {
-        fake.lending(&source, &mut result, |source, result| convolution.apply_values(source, result))?;
+        fake.apply(&convolution, &source, &mut result)?;
     }
     Ok(())
 }
@@ -262,7 +258,7 @@ fn staging(fake: &Fake) -> Outcome {
     let source = Image::new(width, height, 1, vec![0_u8; width * height])?;
     let mut result = vec![0_u8; width * height];
     let convolution = device.prepare(&problem(&source), VariantChoice::Auto)?;
-    fake.lending(source.values(), &mut result, |source, result| convolution.apply_values(source, result))?;
+    fake.apply(&convolution, source.values(), &mut result)?;
     let stream = device.stream()?;
     let on_device = fake.lending(source.values(), &mut result, |source, _| upload(&device, source, width, &stream))?;
     fake.lending(source.values(), &mut result, |_, result| download(&on_device, result, &stream))
@@ -273,7 +269,7 @@ fn strips(fake: &Fake) -> Outcome {
     let source = image::<u8>(40, 60);
     let mut result = vec![0_u8; 40 * 60];
     let convolution = device.prepare(&problem(&source), VariantChoice::Auto)?;
-    fake.lending(source.values(), &mut result, |source, result| convolution.apply_values(source, result))?;
+    fake.apply(&convolution, source.values(), &mut result)?;
     assert_eq!(result, on_cpu::<u8, u8>(&source).values());
     Ok(())
 }
@@ -281,11 +277,9 @@ fn strips(fake: &Fake) -> Outcome {
 fn strips_from_page_locked(fake: &Fake) -> Outcome {
     let device = Device::cuda(0)?.with_memory_limit(3000);
     let image = image::<u8>(40, 60);
-    let mut source = device.page_locked::<u8>(40 * 60)?;
-    let mut result = device.page_locked::<u8>(40 * 60)?;
-    source.copy_from_slice(image.values());
+    let [source, mut result] = locked(&device, &image)?;
     let convolution = device.prepare(&problem(&image), VariantChoice::Auto)?;
-    fake.lending(&source, &mut result, |source, result| convolution.apply_values(source, result))?;
+    fake.apply(&convolution, &source, &mut result)?;
     assert_eq!(&result[..], on_cpu::<u8, u8>(&image).values());
     Ok(())
 }
@@ -301,10 +295,10 @@ fn constant_memory(fake: &Fake) -> Outcome {
     let mut results = vec![vec![0_f32; 21 * 9]; 4];
     for (index, result) in results.iter_mut().enumerate() {
         let convolution = if index % 2 == 0 { &first } else { &second };
-        let ran = fake.lending(source.values(), result, |source, result| convolution.apply_values(source, result));
+        let ran = fake.apply(convolution, source.values(), result);
         // One that failed runs again: a mask that did not come must not be taken for one that did.
         if ran.is_err() {
-            fake.lending(source.values(), result, |source, result| convolution.apply_values(source, result))?;
+            fake.apply(convolution, source.values(), result)?;
         }
         assert_eq!(result, right.values());
         ran?;
@@ -339,7 +333,7 @@ fn or_cpu(fake: &Fake) -> Outcome {
     let source = image::<u8>(40, 20);
     let mut result = vec![0_u8; 40 * 20];
     let convolution = device.prepare_or_cpu(&problem(&source), VariantChoice::Auto)?;
-    fake.lending(source.values(), &mut result, |source, result| convolution.apply_values(source, result))?;
+    fake.apply(&convolution, source.values(), &mut result)?;
     assert_eq!(result, on_cpu::<u8, u8>(&source).values());
     Ok(())
 }

@@ -9,7 +9,7 @@ use cust::sys::{self, CUresult, CUstream, CUstreamCaptureMode_enum};
 use faltung::nd::{DeviceArray, Element, Input, Layout, Lines, Output, Sums, correlate1d};
 use faltung::{BorderMode, Device};
 
-use super::context::Restored;
+use super::context::{Restored, driver, enter_primary};
 use super::{Checked, Test, ensure, words};
 
 pub(crate) const OF_CUDA: &[Test] =
@@ -22,11 +22,6 @@ const FILTERS: usize = 150;
 const LENGTH: usize = 50;
 
 const LINES: Lines = Lines { axis: 0, origin: 0, border: BorderMode::Wrap, value: 0.0 };
-
-/// Fails if a function of the driver does.
-fn driver(what: &str, status: CUresult) -> Checked {
-    ensure(status == CUresult::CUDA_SUCCESS, || format!("{what}: {status:?}"))
-}
 
 /// The weights of a filter. No two filters are equal, and all have as many weights.
 fn weights(filter: usize) -> [f64; 4] {
@@ -75,10 +70,8 @@ struct Library<'a> {
 
 impl<'a> Library<'a> {
     fn new(device: &'a Device) -> Result<Self, String> {
-        let number = device.gpu().ok_or("a CUDA device")?.number;
+        let context = enter_primary(device)?;
         let open = || {
-            let context = Context::new(cust::device::Device::get_device(number as u32)?)?;
-            CurrentContext::set_current(&context)?;
             let stream = Stream::new()?;
             let input = DeviceBuffer::from_slice(&values())?;
             // The copy may be under way, and the stream does not wait for it.

@@ -10,7 +10,7 @@ use faltung::nd::{
 };
 use faltung::{BorderMode, Device};
 
-use super::context::Restored;
+use super::context::{Restored, enter_primary};
 use super::{Checked, Test, ensure, words};
 
 pub(crate) const TESTS: &[Test] =
@@ -138,15 +138,13 @@ pub(super) struct Place<'a> {
 
 impl<'a> Place<'a> {
     pub(super) fn new(device: &'a Device) -> Result<Self, String> {
-        let Some(gpu) = device.gpu() else { return Ok(Self { device, foreign: None }) };
+        if device.gpu().is_none() {
+            return Ok(Self { device, foreign: None });
+        }
         let _restored = Restored::keep();
-        let open = || {
-            let context = Context::new(cust::device::Device::get_device(gpu.number as u32)?)?;
-            CurrentContext::set_current(&context)?;
-            Ok((Stream::new(StreamFlags::DEFAULT, None)?, context))
-        };
-        let foreign = open().map_err(|error: CudaError| error.to_string())?;
-        Ok(Self { device, foreign: Some(foreign) })
+        let context = enter_primary(device)?;
+        let stream = Stream::new(StreamFlags::DEFAULT, None).map_err(|error| error.to_string())?;
+        Ok(Self { device, foreign: Some((stream, context)) })
     }
 
     /// More cases where an array takes no seconds.

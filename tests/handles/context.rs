@@ -2,13 +2,28 @@
 
 use std::fmt::Debug;
 
-use cust::context::Context;
+use cust::context::{Context, CurrentContext};
 use cust::sys::{self, CUcontext, CUresult};
 use faltung::{Device, DeviceImage, Image, Variant, VariantChoice, View, ViewMut};
 
 use super::{Checked, Test, ensure, filter, image, prepared, problem, words};
 
 pub(crate) const TESTS: &[Test] = &[("the_current_context_is_kept", kept)];
+
+/// Fails if a function of the driver does.
+pub(super) fn driver(what: &str, status: CUresult) -> Checked {
+    ensure(status == CUresult::CUDA_SUCCESS, || format!("{what}: {status:?}"))
+}
+
+/// Enters the primary context of a CUDA device, in which the library works, too.
+pub(super) fn enter_primary(device: &Device) -> Result<Context, String> {
+    let number = device.gpu().ok_or("a CUDA device")?.number;
+    let context = cust::device::Device::get_device(number as u32).and_then(|device| {
+        let context = Context::new(device)?;
+        CurrentContext::set_current(&context).map(|()| context)
+    });
+    context.map_err(|error| error.to_string())
+}
 
 /// The current context of this thread; null if there is none.
 pub(crate) fn current() -> CUcontext {
@@ -136,8 +151,7 @@ fn kept(device: &Device) -> Checked {
     let number = device.gpu().map_or(0, |gpu| gpu.number);
     let other = OtherContext::new(number);
     let restored = Restored::keep();
-    let own = cust::device::Device::get_device(number as u32).and_then(Context::new);
-    let own = own.map_err(|error| error.to_string())?;
+    let own = enter_primary(device)?;
     drop(restored);
     for watch in [
         Watch { name: "without a context", context: Handle::NULL },

@@ -2,21 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cust::context::{Context, CurrentContext};
-use cust::error::CudaError;
-use cust::sys::{self, CUresult};
+use cust::sys;
 use faltung::{Device, Image};
 
-use super::context::Restored;
+use super::context::{Restored, driver, enter_primary};
 use super::{Checked, Test, ensure, equal, equal_values, filter, image, on_cpu, prepared, words};
 
 pub(crate) const OF_CUDA: &[Test] =
     &[("streams_are_non_blocking", flags), ("small_images_beside_the_default_stream", beside_small_images)];
-
-/// Fails if a function of the driver does.
-fn driver(what: &str, status: CUresult) -> Checked {
-    ensure(status == CUresult::CUDA_SUCCESS, || format!("{what}: {status:?}"))
-}
 
 /// Streams have the flag `CU_STREAM_NON_BLOCKING`, which is 1.
 fn flags(device: &Device) -> Checked {
@@ -24,20 +17,12 @@ fn flags(device: &Device) -> Checked {
     ensure(host.is_none(), || format!("a stream of the host has the handle {host:?}"))?;
     let stream = device.stream().map_err(words)?;
     let handle = stream.as_raw().ok_or("no handle")?;
-    let context = primary_context(device)?;
-    let _restored = Restored::enter(context.as_raw());
+    let _restored = Restored::keep();
+    let _context = enter_primary(device)?;
     let mut flags = u32::MAX;
     // SAFETY: the stream is open, and the driver writes one number.
     driver("read the flags", unsafe { sys::cuStreamGetFlags(handle.cast(), &raw mut flags) })?;
     ensure(flags == 1, || format!("the flags of a stream are {flags}, not 1"))
-}
-
-/// The context of the device that the library uses, too. It is not the current one when this returns.
-fn primary_context(device: &Device) -> Result<Context, String> {
-    let number = device.gpu().ok_or("a CUDA device")?.number;
-    let _restored = Restored::keep();
-    let open = || Context::new(cust::device::Device::get_device(number as u32)?);
-    open().map_err(|error: CudaError| error.to_string())
 }
 
 /// One thread filters small images from host memory, with a new graph in each round. Another one works in the legacy
@@ -88,9 +73,8 @@ fn small_images(device: &Device, round: u64) -> Checked {
 /// A copy, a memset and a copy back in the legacy default stream.
 fn in_default_stream(device: &Device, round: usize) -> Checked {
     const BYTES: usize = 100_000;
-    let context = primary_context(device)?;
     let _restored = Restored::keep();
-    CurrentContext::set_current(&context).map_err(|error| error.to_string())?;
+    let _context = enter_primary(device)?;
     let (first, second) = (round as u8, !(round as u8));
     let (source, mut found) = (vec![first; BYTES], vec![0_u8; BYTES]);
     let mut address = 0;

@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cust::context::Context;
+use cust::context::{Context, CurrentContext};
+use cust::error::CudaResult;
 use cust::memory::{CopyDestination, DeviceBuffer};
 use faltung::{Device, DeviceImage, Error, Event, Image, Stream};
 
-use super::context::Restored;
+use super::context::{Restored, enter_primary};
 use super::{Checked, Test, ensure, equal, equal_values, filter, image, on_cpu, prepared, words};
 
 pub(crate) const TESTS: &[Test] =
@@ -39,9 +40,10 @@ impl Foreign {
         let length = values.len();
         let (pointer, place) = match device.gpu() {
             None => (values.as_mut_ptr(), Place::Host { _values: values }),
-            Some(gpu) => {
+            Some(_) => {
                 let _restored = Restored::keep();
-                let (buffer, context) = on_cuda(gpu.number, &values).map_err(|error| error.to_string())?;
+                let context = enter_primary(device)?;
+                let buffer = on_cuda(&values).map_err(|error| error.to_string())?;
                 let address = buffer.as_device_ptr().as_raw() as usize;
                 (std::ptr::with_exposed_provenance_mut(address), Place::Cuda { buffer: Some(buffer), context })
             }
@@ -76,14 +78,12 @@ impl Drop for Foreign {
     }
 }
 
-/// Memory of a CUDA device with these values, as a program beside the library has it.
-fn on_cuda(number: usize, values: &[f32]) -> cust::error::CudaResult<(DeviceBuffer<f32>, Context)> {
-    let context = Context::new(cust::device::Device::get_device(number as u32)?)?;
-    cust::context::CurrentContext::set_current(&context)?;
+/// Memory of the current context with these values.
+fn on_cuda(values: &[f32]) -> CudaResult<DeviceBuffer<f32>> {
     let buffer = DeviceBuffer::from_slice(values)?;
     // The copy may be under way, and the library's streams do not wait for it.
-    cust::context::CurrentContext::synchronize()?;
-    Ok((buffer, context))
+    CurrentContext::synchronize()?;
+    Ok(buffer)
 }
 
 /// What is known of an owner.

@@ -6,11 +6,11 @@ use std::ffi::c_void;
 use cust::context::Context;
 use cust::memory::DeviceBuffer;
 use cust::stream::{Stream as DriverStream, StreamFlags};
-use cust::sys::{self, CUresult, CUstream};
-use faltung::{Device, DeviceImage, Error, Filter, Image, Prepared, Stream, VariantChoice};
+use cust::sys::{self, CUstream};
+use faltung::{Device, DeviceImage, Error, Filter, Image, PageLocked, Prepared, Stream, VariantChoice};
 
 use super::array_streams::Captured;
-use super::context::{Restored, current};
+use super::context::{Restored, current, driver, enter_primary};
 use super::{Checked, Test, ensure, equal, equal_values, filter, image, on_cpu, problem, words};
 
 pub(crate) const OF_CUDA: &[Test] = &[
@@ -24,40 +24,30 @@ pub(crate) const OF_CUDA: &[Test] = &[
     ("for_device_images", for_device_images),
 ];
 
-/// Fails if a function of the driver does.
-fn driver(what: &str, status: CUresult) -> Checked {
-    ensure(status == CUresult::CUDA_SUCCESS, || format!("{what}: {status:?}"))
-}
-
 /// Another library of the process: its context, its stream, its memory.
-struct Library {
+struct Library<'a> {
+    device: &'a Device,
     stream: CUstream,
     _own: Option<DriverStream>,
     _context: Context,
 }
 
-impl Library {
+impl<'a> Library<'a> {
     /// With a new stream, or one of the driver's default streams.
-    fn new(device: &Device, default: Option<usize>) -> Result<Self, String> {
-        let number = device.gpu().ok_or("a CUDA device")?.number;
-        let open = || {
-            let context = Context::new(cust::device::Device::get_device(number as u32)?)?;
-            cust::context::CurrentContext::set_current(&context)?;
-            let own = match default {
-                None => Some(DriverStream::new(StreamFlags::DEFAULT, None)?),
-                Some(_) => None,
-            };
-            let stream = match (&own, default) {
-                (Some(own), _) => own.as_inner(),
-                (None, default) => std::ptr::without_provenance_mut(default.unwrap_or(0)),
-            };
-            Ok(Self { stream, _own: own, _context: context })
+    fn new(device: &'a Device, default: Option<usize>) -> Result<Self, String> {
+        let context = enter_primary(device)?;
+        let (stream, own) = match default {
+            Some(number) => (std::ptr::without_provenance_mut(number), None),
+            None => {
+                let own = DriverStream::new(StreamFlags::DEFAULT, None).map_err(|error| error.to_string())?;
+                (own.as_inner(), Some(own))
+            }
         };
-        open().map_err(|error: cust::error::CudaError| error.to_string())
+        Ok(Self { device, stream, _own: own, _context: context })
     }
 
     fn memory(&self, values: usize) -> Result<DeviceBuffer<f32>, String> {
-        // SAFETY: all of it is written before it is read.
+        // SAFETY: the tests write all values before they read one.
         unsafe { DeviceBuffer::uninitialized(values) }.map_err(|error| error.to_string())
     }
 
@@ -67,7 +57,7 @@ impl Library {
         driver("copy", unsafe { sys::cuMemcpyAsync(to, from, values * 4, self.stream) })
     }
 
-    /// Enqueues a write of other values, as the next user of an allocator's memory does.
+    /// Enqueues a write of NaN, as if the memory had gone to its next user.
     fn overwrite(&self, memory: &DeviceBuffer<f32>) -> Checked {
         let (address, count) = (memory.as_device_ptr().as_raw(), memory.len());
         // SAFETY: as above.
@@ -79,9 +69,41 @@ impl Library {
         driver("wait", unsafe { sys::cuStreamSynchronize(self.stream) })
     }
 
-    fn stream_for(&self, device: &Device) -> Result<Stream, String> {
+    /// Memory that gets an image in stream order, and the memory of the host that the copy reads.
+    fn upload(&self, image: &Image<f32>) -> Result<(DeviceBuffer<f32>, PageLocked<f32>), String> {
+        let values = image.values();
+        let (memory, mut host) = (self.memory(values.len())?, self.device.page_locked(values.len()).map_err(words)?);
+        host.copy_from_slice(values);
+        self.copy(memory.as_device_ptr().as_raw(), host.as_ptr().expose_provenance() as u64, values.len())?;
+        Ok((memory, host))
+    }
+
+    /// Waits for the stream, and reads values of the device.
+    fn read(&self, address: u64, values: usize) -> Result<PageLocked<f32>, String> {
+        let mut found = self.device.page_locked::<f32>(values).map_err(words)?;
+        self.copy(found.as_mut_ptr().expose_provenance() as u64, address, values)?;
+        self.wait()?;
+        Ok(found)
+    }
+
+    /// The stream as the library under test takes it.
+    fn handle(&self) -> Result<Stream, String> {
         // SAFETY: it is a default stream, or `_own`, which lives longer than the tests' streams.
-        unsafe { Stream::from_raw(device, self.stream.cast::<c_void>()) }.map_err(words)
+        unsafe { Stream::from_raw(self.device, self.stream.cast::<c_void>()) }.map_err(words)
+    }
+
+    /// Enqueues a filter on an image without gaps. Returns what was prepared, and the memory of the result.
+    fn filter(
+        &self,
+        filter: &Filter,
+        image: &Image<f32>,
+        source: &DeviceBuffer<f32>,
+    ) -> Result<(Prepared, DeviceBuffer<f32>), String> {
+        let (ready, result) = (ready_for(self.device, filter, image)?, self.memory(image.values().len())?);
+        let shape = (image.width(), image.height(), image.width());
+        let mut to = borrowed(&result, 0, shape)?;
+        ready.run_into(&borrowed(source, 0, shape)?, &mut to, &self.handle()?).map_err(words)?;
+        Ok((ready, result))
     }
 }
 
@@ -97,7 +119,7 @@ fn borrowed(
     (width, height, pitch): (usize, usize, usize),
 ) -> Result<DeviceImage<f32>, String> {
     let start: *mut f32 = std::ptr::with_exposed_provenance_mut(memory.as_device_ptr().as_raw() as usize);
-    // SAFETY: the memory has so many values, and the library's stream orders all that uses it.
+    // SAFETY: the memory has these values. All work that uses it runs in the stream of `Library`.
     unsafe { DeviceImage::borrow_raw(start.add(before), width, height, 1, pitch) }.map_err(words)
 }
 
@@ -145,12 +167,12 @@ pub(crate) fn one_call(
         to[..width].copy_from_slice(image.row(y));
     }
 
-    // The copy may be late, and the memory is overwritten right after the calls.
+    // The copy may begin late. The memory is overwritten right after each call.
     library.copy(first.as_device_ptr().as_raw(), host.as_ptr().expose_provenance() as u64, values)?;
     for (from, to) in [(&first, &second), (&second, &third)] {
         library.overwrite(to)?;
         watched(&mut || {
-            let stream = library.stream_for(device)?;
+            let stream = library.handle()?;
             let source = borrowed(from, before, (width, HEIGHT, pitch))?;
             let mut result = borrowed(to, before, (width, HEIGHT, pitch))?;
             ready.run_into(&source, &mut result, &stream).map_err(words)
@@ -161,9 +183,7 @@ pub(crate) fn one_call(
     library.overwrite(&third)?;
     library.wait()?;
 
-    let mut found = device.page_locked::<f32>(values).map_err(words)?;
-    library.copy(found.as_mut_ptr().expose_provenance() as u64, kept.as_device_ptr().as_raw(), values)?;
-    library.wait()?;
+    let found = library.read(kept.as_device_ptr().as_raw(), values)?;
     for (y, row) in found[before..].chunks(pitch).enumerate() {
         equal_values(&format!("row {y}"), &row[..width], twice.row(y))?;
         ensure(row[width..].iter().all(|value| value.is_nan()), || format!("row {y}: something lies behind it"))?;
@@ -178,31 +198,12 @@ fn of_a_filter_that_goes(device: &Device) -> Checked {
     for side in [3, 5, 23] {
         let _restored = Restored::keep();
         let filters = [filter(side, 63), filter(side, 64), filter(side, 65)];
-        let values = 40 * HEIGHT;
-        let results: Result<Vec<_>, String> = {
-            let library = Library::new(device, None)?;
-            let source = library.memory(values)?;
-            let mut host = device.page_locked::<f32>(values).map_err(words)?;
-            host.copy_from_slice(image.values());
-            library.copy(source.as_device_ptr().as_raw(), host.as_ptr().expose_provenance() as u64, values)?;
-            let run = |filter| {
-                let result = library.memory(values)?;
-                let ready = ready_for(device, filter, &image)?;
-                let stream = library.stream_for(device)?;
-                let mut to = borrowed(&result, 0, (40, HEIGHT, 40))?;
-                ready.run_into(&borrowed(&source, 0, (40, HEIGHT, 40))?, &mut to, &stream).map_err(words)?;
-                Ok(result)
-            };
-            let results: Result<Vec<_>, String> = filters.iter().map(run).collect();
-            let mut found = device.page_locked::<f32>(values).map_err(words)?;
-            let results = results?.into_iter().map(|result| {
-                library.copy(found.as_mut_ptr().expose_provenance() as u64, result.as_device_ptr().as_raw(), values)?;
-                library.wait()?;
-                Ok(found.to_vec())
-            });
-            results.collect()
-        };
-        for (filter, found) in filters.iter().zip(results?) {
+        let library = Library::new(device, None)?;
+        let (source, _host) = library.upload(&image)?;
+        let run = |filter| library.filter(filter, &image, &source).map(|(_, result)| result);
+        let results: Result<Vec<_>, String> = filters.iter().map(run).collect();
+        for (filter, result) in filters.iter().zip(results?) {
+            let found = library.read(result.as_device_ptr().as_raw(), result.len())?;
             let right: Image<f32> = on_cpu(filter, &image)?;
             equal_values(&format!("{side} x {side}"), &found, right.values())?;
         }
@@ -210,37 +211,24 @@ fn of_a_filter_that_goes(device: &Device) -> Checked {
     Ok(())
 }
 
-/// A filter that was used in the default stream goes while a blocking stream is captured. The capture succeeds, and the
-/// next filter does not overwrite the mask.
+/// A filter that was used in the default stream is dropped while a blocking stream is captured. The capture succeeds,
+/// and the next filter does not overwrite the mask.
 fn beside_a_capture(device: &Device) -> Checked {
     let image = image::<f32>(40, HEIGHT, 1, 69);
-    let values = 40 * HEIGHT;
     // Masks in constant memory, and one in global memory.
     for side in [3, 5, 23] {
         let _restored = Restored::keep();
         let (library, captured) = (Library::new(device, Some(0))?, Library::new(device, None)?);
-        let source = library.memory(values)?;
-        let mut host = device.page_locked::<f32>(values).map_err(words)?;
-        host.copy_from_slice(image.values());
-        library.copy(source.as_device_ptr().as_raw(), host.as_ptr().expose_provenance() as u64, values)?;
-        let run = |filter| {
-            let (ready, result) = (ready_for(device, filter, &image)?, library.memory(values)?);
-            let mut to = borrowed(&result, 0, (40, HEIGHT, 40))?;
-            let from = borrowed(&source, 0, (40, HEIGHT, 40))?;
-            ready.run_into(&from, &mut to, &library.stream_for(device)?).map_err(words)?;
-            Ok::<_, String>((ready, result))
-        };
+        let (source, _host) = library.upload(&image)?;
         let filters = [filter(side, 70), filter(side, 71)];
-        let (goes, first) = run(&filters[0])?;
+        let (goes, first) = library.filter(&filters[0], &image, &source)?;
         Captured::new(captured.stream, || {
             drop(goes);
             Ok(())
         })?;
-        let (_ready, second) = run(&filters[1])?;
+        let (_ready, second) = library.filter(&filters[1], &image, &source)?;
         for (filter, result) in filters.iter().zip([first, second]) {
-            let mut found = device.page_locked::<f32>(values).map_err(words)?;
-            library.copy(found.as_mut_ptr().expose_provenance() as u64, result.as_device_ptr().as_raw(), values)?;
-            library.wait()?;
+            let found = library.read(result.as_device_ptr().as_raw(), result.len())?;
             let right: Image<f32> = on_cpu(filter, &image)?;
             equal_values(&format!("{side} x {side}"), &found, right.values())?;
         }
@@ -262,21 +250,18 @@ fn in_place(device: &Device) -> Checked {
         let address = memory.as_device_ptr().as_raw();
         library.copy(address, host.as_ptr().expose_provenance() as u64, 64 * HEIGHT)?;
         {
-            let stream = library.stream_for(device)?;
+            let stream = library.handle()?;
             let source = borrowed(&memory, 0, (64, HEIGHT, 64))?;
             let mut result = borrowed(&memory, below, (64, HEIGHT, 64))?;
             ready.run_into(&source, &mut result, &stream).map_err(words)?;
         }
-        let mut found = device.page_locked::<f32>(64 * HEIGHT).map_err(words)?;
-        let from = address + below as u64 * 4;
-        library.copy(found.as_mut_ptr().expose_provenance() as u64, from, 64 * HEIGHT)?;
-        library.wait()?;
+        let found = library.read(address + below as u64 * 4, 64 * HEIGHT)?;
         equal_values(&format!("{below} values below"), &found, right.values())?;
     }
     Ok(())
 }
 
-/// Devices other than CUDA devices take no stream of the driver.
+/// The CPU and the emulator refuse a stream of the driver, and allocate no device memory.
 fn of_no_device(device: &Device) -> Checked {
     for other in [Device::cpu(), Device::emulator(1)] {
         // SAFETY: a default stream.
@@ -285,7 +270,7 @@ fn of_no_device(device: &Device) -> Checked {
         let error = other.allocate(16).err();
         ensure(matches!(error, Some(Error::OtherDevice { .. })), || format!("{error:?}"))?;
     }
-    // A foreign stream is one of its device: images of another one are refused.
+    // A foreign stream belongs to its device, so it refuses images of another device.
     // SAFETY: as above.
     let stream = unsafe { Stream::from_raw(device, std::ptr::null_mut()) }.map_err(words)?;
     let on_host = Device::cpu().upload(&image::<f32>(4, 4, 1, 1), &Device::cpu().stream().map_err(words)?);
@@ -341,24 +326,21 @@ fn device_memory(device: &Device) -> Checked {
     host.iter_mut().enumerate().for_each(|(index, value)| *value = index as f32);
     library.copy(first.as_ptr().addr() as u64, host.as_ptr().expose_provenance() as u64, 1000)?;
     {
-        let stream = library.stream_for(device)?;
+        let stream = library.handle()?;
         // SAFETY: both have the bytes, and live until the stream was waited for.
         unsafe { stream.copy(second.as_ptr(), first.as_ptr(), 4000) }.map_err(words)?;
     }
-    let mut found = device.page_locked::<f32>(1000).map_err(words)?;
-    library.copy(found.as_mut_ptr().expose_provenance() as u64, second.as_ptr().addr() as u64, 1000)?;
-    library.wait()?;
+    let found = library.read(second.as_ptr().addr() as u64, 1000)?;
     equal_values("a copy", &found, &host)?;
 
     // A stream of another device is refused.
     let error = second.fill(0, &Device::cpu().stream().map_err(words)?).err();
     ensure(matches!(error, Some(Error::OtherDevice { .. })), || format!("{error:?}"))?;
     {
-        let stream = library.stream_for(device)?;
+        let stream = library.handle()?;
         second.fill(0x3E, &stream).map_err(words)?;
     }
-    library.copy(found.as_mut_ptr().expose_provenance() as u64, second.as_ptr().addr() as u64, 1000)?;
-    library.wait()?;
+    let found = library.read(second.as_ptr().addr() as u64, 1000)?;
     equal_values("a fill", &found, &[f32::from_bits(0x3E3E_3E3E); 1000])
 }
 

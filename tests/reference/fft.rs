@@ -3,39 +3,20 @@
 
 use cuda_emulator::{Emulator, Launch, Memory, Role};
 use faltung::plan::{Limits, Plan};
-use faltung::{Accuracy, Border, Device, Filter, Image, Mask, Operation, Problem, VariantChoice};
-use host::compare::{Comparison, with_oracle};
+use faltung::{Accuracy, Border, Filter, Image, Mask, Operation, Problem, VariantChoice};
+use host::compare::with_oracle;
 use host::oracle::Oracle;
 use kernels_gpu::fft::tile::valid;
-use kernels_gpu::registry::{Function, Variant};
+use kernels_gpu::registry::Function;
+use kernels_gpu::registry::Variant::{FftPasses, FftTile};
 
-use super::{is_in_sweep, noise};
+use super::{BORDERS, compare, is_in_sweep, noise, ordered_sums};
 
 /// Columns and rows.
 type Size = (usize, usize);
 
 /// The value of a pixel, by column and row.
 type Content<'a> = &'a dyn Fn(usize, usize) -> f32;
-
-/// What `fft_tile` makes of an image, and how it compares with the oracle.
-fn compare(filter: &Filter, image: &Image) -> faltung::Result<(Image, Comparison)> {
-    compare_variant(Variant::FftTile, filter, image)
-}
-
-/// The same for a variant.
-fn compare_variant(variant: Variant, filter: &Filter, image: &Image) -> faltung::Result<(Image, Comparison)> {
-    let problem = Problem::new(image.width(), image.height(), filter)?;
-    let convolution = Device::emulator(1).prepare(&problem, VariantChoice::Named(variant))?;
-    let found: Image = convolution.apply(image)?;
-    let comparison = with_oracle(&Oracle::new(&problem, image.values()), &problem, found.values(), convolution.bound());
-    Ok((found, comparison))
-}
-
-/// The ordered sums.
-pub(super) fn ordered(filter: &Filter, image: &Image) -> faltung::Result<Image> {
-    let problem = Problem::new(image.width(), image.height(), &filter.clone().accuracy(Accuracy::Exact))?;
-    Device::cpu().prepare(&problem, VariantChoice::Auto)?.apply(image)
-}
 
 /// A mask by row and column.
 fn mask(width: usize, height: usize, coefficient: impl Fn(usize, usize) -> f32) -> faltung::Result<Mask> {
@@ -56,8 +37,6 @@ fn bright(width: usize, height: usize, seed: u64) -> faltung::Result<Image> {
 #[test]
 fn results_are_within_the_bound() -> faltung::Result<()> {
     const MASKS: [(usize, usize); 8] = [(1, 1), (2, 3), (13, 13), (31, 31), (64, 64), (64, 3), (3, 64), (20, 41)];
-    const BORDERS: [Border; 6] =
-        [Border::ZERO, Border::Constant(2.5), Border::Clamp, Border::Mirror, Border::Reflect, Border::Wrap];
     let mut number = 0;
     for (mask_width, mask_height) in MASKS {
         let (columns, rows) = valid((mask_width as u32, mask_height as u32));
@@ -85,7 +64,7 @@ fn results_are_within_the_bound() -> faltung::Result<()> {
             let filter = if i % 3 == 1 { filter.anchor(mask_height - 1, 0) } else { filter };
             let filter =
                 if i % 3 == 2 { filter.operation(Operation::Correlate).scale(-2.5).offset(0.25) } else { filter };
-            let (_, comparison) = compare(&filter, &bright(width, height, 1000 + number as u64)?)?;
+            let (_, comparison) = compare(FftTile, &filter, &bright(width, height, 1000 + number as u64)?)?;
             assert!(
                 comparison.passes(),
                 "mask of {mask_width} x {mask_height} on {width} x {height}, {border}: {comparison:?}"
@@ -138,7 +117,8 @@ fn any_content_is_within_the_bound() -> faltung::Result<()> {
             }
             let border = [Border::Mirror, Border::ZERO, Border::Clamp][number % 3];
             for accuracy in [Accuracy::Bounded, Accuracy::Normwise] {
-                let (_, comparison) = compare(&Filter::new(weights.clone()).border(border).accuracy(accuracy), &image)?;
+                let (_, comparison) =
+                    compare(FftTile, &Filter::new(weights.clone()).border(border).accuracy(accuracy), &image)?;
                 assert!(comparison.passes(), "{name}, {mask_name}, {accuracy}: {comparison:?}");
             }
         }
@@ -164,7 +144,7 @@ fn no_number_touches_other_outputs(accuracy: Accuracy) -> faltung::Result<()> {
         _ => random[y * 400 + x],
     })?;
     let weights = mask(9, 31, |k, l| 1.0 + (k * 9 + l) as f32)?;
-    let (found, comparison) = compare(&Filter::new(weights).accuracy(accuracy), &image)?;
+    let (found, comparison) = compare(FftTile, &Filter::new(weights).accuracy(accuracy), &image)?;
     assert!(comparison.passes(), "{comparison:?}");
     let touched = found.values().iter().filter(|value| !value.is_finite()).count();
     assert_eq!(touched, 5 * 16 + 9 * 31 + 5 * 16);
@@ -177,7 +157,7 @@ fn masks_with_nan_and_infinity_are_refused() -> faltung::Result<()> {
     for value in [f32::NAN, f32::INFINITY, 3e38] {
         let weights = mask(7, 6, |k, l| if (k, l) == (2, 3) { value } else { 1.0 })?;
         for accuracy in [Accuracy::Bounded, Accuracy::Normwise] {
-            let compared = compare(&Filter::new(weights.clone()).accuracy(accuracy), &bright(140, 40, 3)?);
+            let compared = compare(FftTile, &Filter::new(weights.clone()).accuracy(accuracy), &bright(140, 40, 3)?);
             if value.is_finite() {
                 let (_, comparison) = compared?;
                 assert!(comparison.passes(), "{value}, {accuracy}: {comparison:?}");
@@ -195,10 +175,9 @@ fn masks_with_nan_and_infinity_are_refused() -> faltung::Result<()> {
 fn each_way_is_taken() -> faltung::Result<()> {
     let filter = Filter::new(positive(31, 31, 5)?).border(Border::Clamp);
     let part_of = |accuracy: Accuracy, image: &Image| -> faltung::Result<f64> {
-        let (found, comparison) = compare(&filter.clone().accuracy(accuracy), image)?;
+        let (found, comparison) = compare(FftTile, &filter.clone().accuracy(accuracy), image)?;
         assert!(comparison.passes(), "{comparison:?}");
-        let right = ordered(&filter, image)?;
-        let same = found.values().iter().zip(right.values()).filter(|(a, b)| a.to_bits() == b.to_bits()).count();
+        let same = ordered_sums(&filter, image, &found)?;
         println!("{same} of {} results have the bits of the ordered sum; {comparison:?}", found.values().len());
         Ok(same as f64 / found.values().len() as f64)
     };
@@ -209,7 +188,7 @@ fn each_way_is_taken() -> faltung::Result<()> {
     assert!(ordered_part(&light)? < 0.5);
     // Some windows are black, and their results exactly 0. So many can't be proven that all are computed in order.
     let corner = Image::from_fn(width, height, |x, y| if x < 37 && y < 37 { 0.0 } else { light.row(y)[x] })?;
-    let (found, _) = compare(&filter, &corner)?;
+    let (found, _) = compare(FftTile, &filter, &corner)?;
     assert_eq!((found.row(10)[10], ordered_part(&corner)?), (0.0, 1.0));
     // Few windows are black in most of their pixels.
     let dark = Image::from_fn(width, height, |x, y| if x < 20 && y < 20 { 0.0 } else { light.row(y)[x] })?;
@@ -236,7 +215,7 @@ fn without_a_proof_results_are_wrong() -> faltung::Result<()> {
     let light = bright(width, height, 6)?;
     let image = Image::from_fn(width, height, |x, y| if (x, y) == (50, 50) { 1e7 } else { light.row(y)[x] })?;
     let problem = Problem::new(width, height, &Filter::new(positive(31, 31, 5)?))?;
-    let plan = Plan::new(&problem, Limits::H100, VariantChoice::Named(Variant::FftTile))?;
+    let plan = Plan::new(&problem, Limits::H100, VariantChoice::Named(FftTile))?;
     let Function::F32(kernel) = plan.entry.function else { unreachable!("its pixels are f32") };
     let passes = |damage: &dyn Fn(&mut f32)| {
         let mut values = plan.coefficients(&problem);
@@ -281,13 +260,12 @@ fn results_of_passes_are_within_the_bound() -> faltung::Result<()> {
         let filter = if i % 4 >= 2 { filter.anchor(mask_height - 1, mask_width / 3) } else { filter };
         let filter = if i % 3 == 2 { filter.operation(Operation::Correlate).scale(-2.5).offset(0.25) } else { filter };
         let image = bright(width, height, 1000 + i as u64)?;
-        let (found, comparison) = compare_variant(Variant::FftPasses, &filter, &image)?;
+        let (found, comparison) = compare(FftPasses, &filter, &image)?;
         let case = format!("mask of {mask_width} x {mask_height} on {width} x {height}, {border}");
         assert!(comparison.passes(), "{case}: {comparison:?}");
         // Masks of a few coefficients prove little.
         if mask_width * mask_height > 4000 {
-            let right = ordered(&filter, &image)?;
-            let same = found.values().iter().zip(right.values()).filter(|(a, b)| a.to_bits() == b.to_bits()).count();
+            let same = ordered_sums(&filter, &image, &found)?;
             assert!(same < found.values().len() / 2, "{case}: {same} results are ordered sums");
         }
     }
@@ -320,7 +298,7 @@ fn passes_keep_the_bound_of_any_content() -> faltung::Result<()> {
         let border = [Border::Mirror, Border::ZERO, Border::Clamp][number % 3];
         let filter = Filter::new(positive(66, 30, 1)?).border(border);
         for accuracy in [Accuracy::Bounded, Accuracy::Normwise] {
-            let (_, comparison) = compare_variant(Variant::FftPasses, &filter.clone().accuracy(accuracy), &image)?;
+            let (_, comparison) = compare(FftPasses, &filter.clone().accuracy(accuracy), &image)?;
             assert!(comparison.passes(), "{name}, {accuracy}: {comparison:?}");
         }
     }
@@ -334,10 +312,9 @@ fn passes_compute_again_what_fails() -> faltung::Result<()> {
     let light = bright(250, 80, 6)?;
     let part = |dark: (usize, usize)| -> faltung::Result<usize> {
         let image = Image::from_fn(250, 80, |x, y| if x < dark.0 && y < dark.1 { 0.0 } else { light.row(y)[x] })?;
-        let (found, comparison) = compare_variant(Variant::FftPasses, &filter, &image)?;
+        let (found, comparison) = compare(FftPasses, &filter, &image)?;
         assert!(comparison.passes(), "{comparison:?}");
-        let right = ordered(&filter, &image)?;
-        Ok(found.values().iter().zip(right.values()).filter(|(a, b)| a.to_bits() == b.to_bits()).count())
+        ordered_sums(&filter, &image, &found)
     };
     // Windows of which all pixels are dark: the last rows and columns of the dark part are under other windows.
     let (few, many) = (part((60, 50))?, part((250, 45))?);

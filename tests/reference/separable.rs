@@ -2,11 +2,10 @@
 //! bits, because each pass has the same order. That is sharper than their error bound, which the sweep over the devices
 //! holds them against.
 
-use faltung::{Border, Device, Filter, Image, Mask, Operation, Problem, VariantChoice};
-use host::oracle::Oracle;
+use faltung::{Border, Device, Filter, Image, Mask, Operation, Prepared, Problem, VariantChoice};
 use kernels_gpu::registry::{FactorPlaces, FactorPowers, MaskSize, Variant};
 
-use super::{is_in_sweep, noise};
+use super::{compare, is_in_sweep, noise, product};
 
 /// What two passes of the CPU make of an image.
 fn two_passes(image: &Image, row: &[f32], column: &[f32], border: Border) -> faltung::Result<Image> {
@@ -18,15 +17,14 @@ fn two_passes(image: &Image, row: &[f32], column: &[f32], border: Border) -> fal
 }
 
 /// Tries a variant with masks of these widths and heights on images of several sizes.
-fn compare(variant: Variant, masks: &[(usize, usize)]) -> faltung::Result<()> {
+fn compare_with_two_passes(variant: Variant, masks: &[(usize, usize)]) -> faltung::Result<()> {
     const IMAGES: [(usize, usize); 5] = [(1, 1), (31, 7), (260, 40), (516, 37), (1030, 9)];
     // Under a border of another constant the second pass would need the first one's value of that.
     const BORDERS: [Border; 5] = [Border::ZERO, Border::Clamp, Border::Mirror, Border::Reflect, Border::Wrap];
     let device = Device::emulator(1);
     for (i, &(mask_width, mask_height)) in masks.iter().enumerate() {
         let (row, column) = (noise(mask_width, i as u64), noise(mask_height, 100 + i as u64));
-        let product = column.iter().flat_map(|a| row.iter().map(move |b| a * b)).collect();
-        let filter = Filter::new(Mask::new(mask_width, mask_height, product)?).operation(Operation::Correlate);
+        let filter = Filter::new(product(&column, &row)?).operation(Operation::Correlate);
         // Two or three images for each mask, each image with every second mask.
         for (j, &(width, height)) in IMAGES.iter().enumerate().filter(|(j, _)| is_in_sweep(i + j, 2)) {
             let border = BORDERS[(i + j) % BORDERS.len()];
@@ -47,11 +45,21 @@ fn compare(variant: Variant, masks: &[(usize, usize)]) -> faltung::Result<()> {
     Ok(())
 }
 
+/// Fails if the block tile of a filter has other bits than the ring. Returns the block tile.
+fn tile_as_ring(filter: &Filter, image: &Image) -> faltung::Result<Prepared> {
+    let problem = Problem::new(image.width(), image.height(), filter)?;
+    let prepare = |variant| Device::emulator(1).prepare(&problem, VariantChoice::Named(variant));
+    let (tile, ring) = (prepare(Variant::SeparableBlockTile)?, prepare(Variant::SeparableRing)?);
+    let (found, expected): (Image, Image) = (tile.apply(image)?, ring.apply(image)?);
+    assert_eq!(host::compare::bit_exact(expected.values(), found.values()), Ok(()), "{filter:?}");
+    Ok(tile)
+}
+
 #[test]
 fn any_size_through_the_ring_has_the_bits_of_two_passes() -> faltung::Result<()> {
     let sizes =
         [(1, 1), (2, 3), (3, 2), (8, 8), (9, 9), (7, 16), (17, 10), (31, 4), (1, 33), (40, 1), (63, 63), (127, 127)];
-    compare(Variant::SeparableRing, &sizes)
+    compare_with_two_passes(Variant::SeparableRing, &sizes)
 }
 
 /// Each entry: the squares of fixed size, and of each class of heights the lowest, the highest and one between, narrow
@@ -70,7 +78,7 @@ fn each_tile_has_the_bits_of_two_passes() -> faltung::Result<()> {
             MaskSize::Any => unreachable!("no block tile is for any mask"),
         }
     }
-    compare(Variant::SeparableBlockTile, &masks)
+    compare_with_two_passes(Variant::SeparableBlockTile, &masks)
 }
 
 /// A kernel of one size with an anchor that it was not made for, which a small image leaves it.
@@ -78,16 +86,9 @@ fn each_tile_has_the_bits_of_two_passes() -> faltung::Result<()> {
 fn a_tile_of_one_size_takes_any_anchor() -> faltung::Result<()> {
     for (side, anchor) in [(7, (0, 0)), (31, (30, 29)), (63, (1, 62))] {
         let (row, column) = (noise(side, 4), noise(side, 5));
-        let product = column.iter().flat_map(|a| row.iter().map(move |b| a * b)).collect();
-        let filter = Filter::new(Mask::new(side, side, product)?).anchor(anchor.0, anchor.1);
-        let problem = Problem::new(530, 20, &filter)?;
-        let device = Device::emulator(1);
-        let tile = device.prepare(&problem, VariantChoice::Named(Variant::SeparableBlockTile))?;
-        let ring = device.prepare(&problem, VariantChoice::Named(Variant::SeparableRing))?;
+        let filter = Filter::new(product(&column, &row)?).anchor(anchor.0, anchor.1);
+        let tile = tile_as_ring(&filter, &Image::new(530, 20, 1, noise(530 * 20, 6))?)?;
         assert!(matches!(tile.plan().expect("a plan").entry.mask, MaskSize::Square(_)));
-        let image = Image::new(530, 20, 1, noise(530 * 20, 6))?;
-        let (found, expected): (Image, Image) = (tile.apply(&image)?, ring.apply(&image)?);
-        assert_eq!(host::compare::bit_exact(expected.values(), found.values()), Ok(()), "{side}, anchor {anchor:?}");
     }
     Ok(())
 }
@@ -97,20 +98,13 @@ fn a_tile_of_one_size_takes_any_anchor() -> faltung::Result<()> {
 fn tiles_inside_of_an_image_have_the_bits_of_two_passes() -> faltung::Result<()> {
     for (mask_width, mask_height, width, height) in [(21, 21, 1600, 90), (6, 9, 1540, 60), (9, 66, 900, 200)] {
         let (row, column) = (noise(mask_width, 1), noise(mask_height, 2));
-        let product = column.iter().flat_map(|a| row.iter().map(move |b| a * b)).collect();
-        let filter = Filter::new(Mask::new(mask_width, mask_height, product)?).operation(Operation::Correlate);
+        let filter = Filter::new(product(&column, &row)?).operation(Operation::Correlate);
         let image = Image::new(width, height, 1, noise(width * height, 3))?;
         for border in [Border::ZERO, Border::Wrap] {
             for anchor in [None, Some((1, 2))] {
                 let filter = filter.clone().border(border);
                 let filter = anchor.map_or(filter.clone(), |(row, column)| filter.anchor(row, column));
-                let problem = Problem::new(width, height, &filter)?;
-                let device = Device::emulator(1);
-                let convolution = device.prepare(&problem, VariantChoice::Named(Variant::SeparableBlockTile))?;
-                let ring = device.prepare(&problem, VariantChoice::Named(Variant::SeparableRing))?;
-                let (found, expected): (Image, Image) = (convolution.apply(&image)?, ring.apply(&image)?);
-                let same = host::compare::bit_exact(expected.values(), found.values());
-                assert_eq!(same, Ok(()), "{mask_width} x {mask_height}, {border}, anchor {anchor:?}");
+                tile_as_ring(&filter, &image)?;
             }
         }
     }
@@ -124,13 +118,9 @@ fn a_row_does_not_overflow_where_the_sum_does_not() -> faltung::Result<()> {
     let mask = Mask::new(3, 3, vec![1e-3, 1e-3, 1e-3, 1.0, 1.0, 1.0, 0.0, 0.0, 0.0])?;
     let image = Image::from_fn(300, 12, |_, y| if y == 5 { 3e38 } else { 1.0 })?;
     for operation in [Operation::Correlate, Operation::Convolve] {
-        let problem = Problem::new(300, 12, &Filter::new(mask.clone()).operation(operation))?;
-        let oracle = Oracle::new(&problem, image.values());
+        let filter = Filter::new(mask.clone()).operation(operation);
         for variant in [Variant::SeparableRing, Variant::SeparableBlockTile, Variant::SeparableTensorCore] {
-            let device = Device::emulator(1);
-            let convolution = device.prepare(&problem, VariantChoice::Named(variant))?;
-            let found: Image = convolution.apply(&image)?;
-            let comparison = host::compare::with_oracle(&oracle, &problem, found.values(), convolution.bound());
+            let (found, comparison) = compare(variant, &filter, &image)?;
             assert!(comparison.passes(), "{variant:?}: {comparison:?}");
             // Only where the three large coefficients are over the large pixels.
             assert_eq!(found.values().iter().filter(|value| !value.is_finite()).count(), 300);

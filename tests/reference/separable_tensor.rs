@@ -1,38 +1,21 @@
 //! The tensor cores' variant for separable masks on the emulator, against the oracle within its bound: all sizes, and
 //! contents that two short parts might not hold.
 
-use faltung::{Border, Device, Filter, Image, Mask, Operation, Problem, VariantChoice};
-use host::compare::{Comparison, with_oracle};
-use host::oracle::Oracle;
-use kernels_gpu::registry::Variant;
+use faltung::{Filter, Image, Operation};
+use kernels_gpu::registry::Variant::SeparableTensorCore;
 
-use super::{is_in_sweep, noise};
+use super::{BORDERS, compare, is_in_sweep, noise, product};
 
 /// The value of a pixel, by column and row.
 type Content<'a> = &'a dyn Fn(usize, usize) -> f32;
 
-/// A mask that is a column of `height` times a row of `width`.
-fn product(column: impl Fn(usize) -> f32, height: usize, row: impl Fn(usize) -> f32, width: usize) -> Mask {
-    let values = (0..height).flat_map(|k| (0..width).map(|l| column(k) * row(l)).collect::<Vec<_>>()).collect();
-    Mask::new(width, height, values).expect("a mask")
-}
-
 /// A bell of `count` values, `spread` standard deviations to either end.
-fn bell(count: usize, spread: f32) -> impl Fn(usize) -> f32 {
-    move |i| {
+fn bell(count: usize, spread: f32) -> Vec<f32> {
+    let value = |i: usize| {
         let x = (2.0 * i as f32 / (count as f32 - 1.0) - 1.0) * spread;
         (-0.5 * x * x).exp()
-    }
-}
-
-/// What the variant makes of an image, and how it compares with the oracle.
-fn compare(filter: &Filter, image: &Image) -> faltung::Result<(Image, Comparison)> {
-    let problem = Problem::new(image.width(), image.height(), filter)?;
-    let device = Device::emulator(1);
-    let convolution = device.prepare(&problem, VariantChoice::Named(Variant::SeparableTensorCore))?;
-    let found: Image = convolution.apply(image)?;
-    let comparison = with_oracle(&Oracle::new(&problem, image.values()), &problem, found.values(), convolution.bound());
-    Ok((found, comparison))
+    };
+    (0..count).map(value).collect()
 }
 
 /// Sizes at which blocks begin and end, all borders, anchors, odd images.
@@ -54,18 +37,16 @@ fn results_are_within_the_bound() -> faltung::Result<()> {
         (2, 129),
     ];
     const IMAGES: [(usize, usize); 4] = [(1, 1), (37, 19), (400, 33), (193, 50)];
-    const BORDERS: [Border; 6] =
-        [Border::ZERO, Border::Constant(2.5), Border::Clamp, Border::Mirror, Border::Reflect, Border::Wrap];
     for (i, &(mask_width, mask_height)) in MASKS.iter().enumerate() {
         let (row, column) = (noise(mask_width, i as u64), noise(mask_height, 100 + i as u64));
-        let mask = product(|k| column[k], mask_height, |l| row[l], mask_width);
+        let mask = product(&column, &row)?;
         for (j, &(width, height)) in IMAGES.iter().enumerate().filter(|(j, _)| is_in_sweep(i + j, 2)) {
             let border = BORDERS[(i + j) % BORDERS.len()];
             let filter = Filter::new(mask.clone()).border(border);
             let filter = if j == 3 { filter.anchor(mask_height - 1, mask_width / 3) } else { filter };
             let filter = if j == 2 { filter.operation(Operation::Correlate).scale(-2.5).offset(0.25) } else { filter };
             let image = Image::new(width, height, 1, noise(width * height, 1000 + j as u64))?;
-            let (_, comparison) = compare(&filter, &image)?;
+            let (_, comparison) = compare(SeparableTensorCore, &filter, &image)?;
             assert!(
                 comparison.passes(),
                 "{mask_width} x {mask_height} on {width} x {height}, {border}: {comparison:?}"
@@ -80,10 +61,11 @@ fn results_are_within_the_bound() -> faltung::Result<()> {
 fn any_content_is_within_the_bound() -> faltung::Result<()> {
     const WIDTH: usize = 330;
     const HEIGHT: usize = 70;
-    let gauss = product(bell(5, 2.0), 5, bell(31, 3.5), 31);
-    let narrow = product(bell(31, 5.0), 31, bell(3, 5.0), 3);
+    let gauss = product(&bell(5, 2.0), &bell(31, 3.5))?;
+    let narrow = product(&bell(31, 5.0), &bell(3, 5.0))?;
     // Its row sums to nothing.
-    let edge = product(bell(4, 1.0), 4, |l| bell(31, 3.0)(l) * (l as f32 - 15.0), 31);
+    let slope: Vec<f32> = bell(31, 3.0).iter().zip(-15..).map(|(value, x)| value * x as f32).collect();
+    let edge = product(&bell(4, 1.0), &slope)?;
     let random = noise(WIDTH * HEIGHT, 7);
     let scales = noise(WIDTH * HEIGHT, 8);
     let at = |x: usize, y: usize| random[y * WIDTH + x];
@@ -113,7 +95,7 @@ fn any_content_is_within_the_bound() -> faltung::Result<()> {
     for (i, (name, content)) in contents.into_iter().enumerate() {
         let image = Image::from_fn(WIDTH, HEIGHT, content)?;
         for (_, (mask_name, mask)) in masks.iter().enumerate().filter(|(j, _)| is_in_sweep(i + j, 2)) {
-            let (_, comparison) = compare(&Filter::new(mask.clone()), &image)?;
+            let (_, comparison) = compare(SeparableTensorCore, &Filter::new(mask.clone()), &image)?;
             assert!(comparison.passes(), "{name}, {mask_name}: {comparison:?}");
         }
     }
@@ -130,8 +112,8 @@ fn what_is_no_number_touches_its_own_outputs() -> faltung::Result<()> {
         (380, 58) => f32::NEG_INFINITY,
         _ => random[y * 400 + x],
     })?;
-    let mask = product(|_| 1.0, 5, |l| 1.0 + l as f32, 9);
-    let (found, comparison) = compare(&Filter::new(mask), &image)?;
+    let mask = product(&[1.0; 5], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0])?;
+    let (found, comparison) = compare(SeparableTensorCore, &Filter::new(mask), &image)?;
     assert!(comparison.passes(), "{comparison:?}");
     let touched = found.values().iter().filter(|value| !value.is_finite()).count();
     assert_eq!(touched, 45 + 45 + 4 * 9);

@@ -5,6 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use xtask::stamp::unless_current;
+use xtask::{
+    aarch64, book, build_ptx, ci, deny, gpu_bundle, new_kernel, outside, own_kernels, package, pictures, ptxas, report,
+    setup, target, wheel,
+};
 
 /// The project's own tasks.
 #[derive(Debug, Parser)]
@@ -102,29 +107,25 @@ fn main() -> ExitCode {
 }
 
 fn run(task: Task) -> Result<()> {
-    let root = xtask::root();
+    let root = &xtask::root();
     match task {
-        Task::BuildPtx { check: false, .. } => xtask::build_ptx::write(&root),
-        Task::BuildPtx { check: true, force } if !force && xtask::build_ptx::stamp(&root)?.is_current() => Ok(()),
-        Task::BuildPtx { check: true, .. } => xtask::build_ptx::check(&root),
-        Task::Setup => xtask::setup::setup(&root),
-        Task::Ptxas { force } if !force && xtask::ptxas::stamp(&root)?.is_current() => Ok(()),
-        Task::Ptxas { .. } => xtask::ptxas::write(&root),
-        Task::GpuBundle => xtask::gpu_bundle::bundle(&root),
-        Task::Package { verify } => xtask::package::check(&root, verify),
-        Task::Outside => xtask::outside::write(&root),
-        Task::NewKernel { name, parent } => xtask::new_kernel::new_kernel(&root, &parent, &name).map(drop),
-        Task::OwnKernels { ptx: None, force } if !force && xtask::own_kernels::stamp(&root)?.is_current() => Ok(()),
-        Task::OwnKernels { ptx: None, .. } => xtask::own_kernels::write(&root),
-        Task::OwnKernels { ptx: Some(file), .. } => xtask::own_kernels::write_ptx(&root, &file),
-        Task::Wheel { test: false } => xtask::wheel::wheel(&root),
-        Task::Wheel { test: true } => xtask::wheel::test(&root),
-        Task::Book => xtask::book::book(&root),
-        Task::Report => xtask::report::write(&root, &xtask::target(&root).join("report")),
-        Task::Pictures => xtask::pictures::write(&root),
-        Task::Deny => xtask::deny::write(&root),
-        Task::Aarch64 { force } if !force && xtask::aarch64::stamp(&root)?.is_current() => Ok(()),
-        Task::Aarch64 { .. } => xtask::aarch64::write(&root),
-        Task::Ci { full } => xtask::ci::ci(&root, full),
+        Task::BuildPtx { check: false, .. } => build_ptx::write(root),
+        Task::BuildPtx { check: true, force } => unless_current(root, force, build_ptx::stamp, build_ptx::check),
+        Task::Setup => setup::setup(root),
+        Task::Ptxas { force } => unless_current(root, force, ptxas::stamp, ptxas::write),
+        Task::GpuBundle => gpu_bundle::bundle(root),
+        Task::Package { verify } => package::check(root, verify),
+        Task::Outside => outside::write(root),
+        Task::NewKernel { name, parent } => new_kernel::new_kernel(root, &parent, &name).map(drop),
+        Task::OwnKernels { ptx: None, force } => unless_current(root, force, own_kernels::stamp, own_kernels::write),
+        Task::OwnKernels { ptx: Some(file), .. } => own_kernels::write_ptx(root, &file),
+        Task::Wheel { test: false } => wheel::wheel(root),
+        Task::Wheel { test: true } => wheel::test(root),
+        Task::Book => book::book(root),
+        Task::Report => report::write(root, &target(root).join("report")),
+        Task::Pictures => pictures::write(root),
+        Task::Deny => deny::write(root),
+        Task::Aarch64 { force } => unless_current(root, force, aarch64::stamp, aarch64::write),
+        Task::Ci { full } => ci::ci(root, full),
     }
 }

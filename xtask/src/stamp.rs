@@ -112,6 +112,19 @@ impl Stamp {
     }
 }
 
+/// Does `work`, unless its stamp covers just these inputs and it is not forced.
+///
+/// # Errors
+/// Those of `work`, or an input of the stamp can't be read.
+pub fn unless_current(
+    root: &Path,
+    force: bool,
+    stamp: fn(&Path) -> Result<Stamp>,
+    work: fn(&Path) -> Result<()>,
+) -> Result<()> {
+    if !force && stamp(root)?.is_current() { Ok(()) } else { work(root) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -45,7 +45,7 @@ use super::{Geometry, Limits, Proof};
 use crate::{Error, PixelFormat, Result};
 
 /// The names of the terms.
-pub const TERMS: [&str; 23] = [
+pub(super) const TERMS: [&str; 23] = [
     "launch",
     "launch_coefficient",
     "launch_height",
@@ -71,7 +71,7 @@ pub const TERMS: [&str; 23] = [
     "off_centre",
 ];
 
-/// What the time of one kernel depends on: an amount for each of [`TERMS`].
+/// What the time of one kernel depends on: an amount for each term.
 pub type Terms = [f64; TERMS.len()];
 
 /// The name under which [`Costs`] has the coefficients of the conversions to and from planes.

@@ -24,8 +24,7 @@ pub struct Factors {
 
 impl Factors {
     /// Those of `mask`, if it is separable within the contract.
-    #[must_use]
-    pub fn of(mask: &Mask) -> Option<Self> {
+    pub(crate) fn of(mask: &Mask) -> Option<Self> {
         let (column, row) = mask.separated(Mask::SEPARABLE)?;
         // By a power of two, which rounds nothing but what is left of denormal numbers. The check below sees those.
         let sum = magnitudes(&row);
@@ -73,8 +72,7 @@ impl Factors {
     }
 
     /// The least and the largest exponent of the coefficients of both, but for zeros: `2^e <= |value| < 2^(e + 1)`.
-    #[must_use]
-    pub fn exponents(&self) -> (i32, i32) {
+    pub(crate) fn exponents(&self) -> (i32, i32) {
         // As an f64 each f32 is normal.
         let exponent = |value: &f32| (f64::from(*value).to_bits() >> 52 & 0x7ff) as i32 - 1023;
         let all = || self.row.iter().chain(&self.column).filter(|&&value| value != 0.0).map(exponent);
@@ -96,8 +94,7 @@ impl Factors {
     }
 
     /// How many times `2^-150` may be lost to underflow: once a step, the row's steps multiplied with the column.
-    #[must_use]
-    pub fn underflows(&self) -> f64 {
+    pub(crate) fn underflows(&self) -> f64 {
         // What the columns' sum makes of the rows' errors it rounds, too.
         1.01 * self.row.len() as f64 * magnitudes(&self.column) + self.column.len() as f64
     }
@@ -105,8 +102,7 @@ impl Factors {
     /// The same where the tensor cores compute with numbers in two parts: what is left of a pixel, or of a filtered
     /// one, has no digits below `2^-133`, so up to `2^-134` of each is lost, which is `2^16` times `2^-150`; and the
     /// same once more for all that is lost besides.
-    #[must_use]
-    pub fn underflows_in_parts(&self) -> f64 {
+    pub(crate) fn underflows_in_parts(&self) -> f64 {
         let [row, column] = [&self.row, &self.column].map(|values| magnitudes(values));
         f64::from(1 << 17) * (row * column + column + 1.0)
     }

@@ -23,7 +23,7 @@ const MOST: f64 = 32_639.0;
 ///
 /// Sums in `f64` are rounded up as those of `DirectSum` are.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FixedPoint {
+pub(crate) struct FixedPoint {
     /// For each coefficient, in window order.
     digits: Vec<[i8; 2]>,
     shift: u32,
@@ -36,8 +36,7 @@ pub struct FixedPoint {
 
 impl FixedPoint {
     /// With as many digits behind the point as fit; None where no sum would be certain, or one could overflow.
-    #[must_use]
-    pub fn of(problem: &Problem) -> Option<Self> {
+    pub(super) fn of(problem: &Problem) -> Option<Self> {
         let sum = DirectSum::of(problem)?;
         (1..=24).rev().find_map(|shift| Self::with_shift(problem, &sum, shift))
     }
@@ -83,16 +82,9 @@ impl FixedPoint {
         Self { bias: self.bias - self.radius as i32 + radius as i32, radius, ..self.clone() }
     }
 
-    /// In units of the result.
-    #[must_use]
-    pub fn radius(&self) -> f32 {
-        self.radius as f32 / (1_u32 << self.shift) as f32
-    }
-
     /// What part of the results is uncertain, where their fractions are spread evenly: twice the radius, and of exact
     /// values those that are just between two bytes.
-    #[must_use]
-    pub fn uncertain_part(&self) -> f32 {
+    pub(super) fn uncertain_part(&self) -> f32 {
         let exact = if self.unit < 1 << self.shift { self.unit } else { 0 };
         (2 * self.radius).max(exact) as f32 / (1_u32 << self.shift) as f32
     }
@@ -105,8 +97,7 @@ impl FixedPoint {
     /// What the kernel for masks of `side` x `side`, or of any size for 0, reads, as `f32`s with these bits: the
     /// header, the coefficients, the matrices. A smaller mask stands in the upper rows of the square, its output's
     /// column in the middle, zeros around it.
-    #[must_use]
-    pub fn words(&self, problem: &Problem, side: u32) -> Vec<f32> {
+    pub(super) fn words(&self, problem: &Problem, side: u32) -> Vec<f32> {
         let (mask_width, origin) = (problem.window().width() as u32, problem.origin().1 as u32);
         let exact = (mask_width, problem.window().height() as u32);
         let is_padded = side > 0 && exact != (side, side);
@@ -286,8 +277,9 @@ mod tests {
                 let here = sum_here as f64 / one - 0.5;
                 let off = (f64::from(problem.finish(sum)) - here).abs();
                 if here.abs() < 512.0 {
-                    assert!(off <= f64::from(fixed.radius()), "{off} of {}: {problem:?}", fixed.radius());
-                    nearest = nearest.max(off / f64::from(fixed.radius()).max(1e-9));
+                    let radius = f64::from(fixed.radius) / one;
+                    assert!(off <= radius, "{off} of {radius}: {problem:?}");
+                    nearest = nearest.max(off / radius.max(1e-9));
                 }
             }
         }

@@ -29,7 +29,7 @@ use kernels_gpu::registry::{Accuracy as Guarantee, Arithmetic, Entry, Ineligible
 pub use self::choice::VariantChoice;
 use self::cost::Terms;
 pub use self::factors::Factors;
-pub use self::fixed_point::FixedPoint;
+pub(crate) use self::fixed_point::FixedPoint;
 use self::geometry::Geometry;
 pub use self::geometry::{Launch, Limits};
 use self::inquiry::Inquiry;
@@ -37,7 +37,7 @@ pub(crate) use self::passes::{Passes, later_passes};
 pub use self::planes::Planes;
 pub(crate) use self::planes::{Place, Rows, Step};
 pub use self::proof::Proof;
-pub use self::proven_sums::ProvenSums;
+pub(crate) use self::proven_sums::ProvenSums;
 use crate::{Accuracy, Error, ErrorBound, PixelFormat, PixelType, Problem, Result};
 
 /// On a device rows begin at multiples of this many bytes: a sector, the least that DRAM and caches move; kernels may
@@ -104,16 +104,16 @@ pub struct Plan {
     /// The row and the column factor of the mask, if there are entries that ask for them, and the mask is separable.
     pub factors: Option<Factors>,
     /// What proves the results of entries that prove their own, if there are such entries.
-    pub proven_sums: Option<ProvenSums>,
+    pub(crate) proven_sums: Option<ProvenSums>,
     /// The mask in fixed point, if there are entries that ask for it, and it has such a form.
-    pub fixed_point: Option<FixedPoint>,
+    pub(crate) fixed_point: Option<FixedPoint>,
     /// How the channels are computed as planes of `f32`, if they are. Then `entry` computes a plane, and `params` are
     /// those of a plane.
     pub planes: Option<Planes>,
     /// How integers are made of the planes, if the entry is not bit-exact.
     pub proof: Option<Proof>,
     /// The device's.
-    pub limits: Limits,
+    pub(crate) limits: Limits,
 }
 
 impl Plan {

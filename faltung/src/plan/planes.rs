@@ -23,9 +23,9 @@ use crate::{PixelFormat, PixelType, Problem};
 #[derive(Clone, Copy, Debug)]
 pub struct Planes {
     /// From the image. None if the image is a plane.
-    pub to: Option<&'static Conversion>,
+    pub(crate) to: Option<&'static Conversion>,
     /// To the result. None if the result is a plane.
-    pub from: Option<&'static Conversion>,
+    pub(crate) from: Option<&'static Conversion>,
     format: PixelFormat,
 }
 

@@ -54,14 +54,14 @@ pub(super) const MOST_UNCERTAIN: f64 = 0.25;
 #[derive(Clone, Copy, Debug)]
 pub struct Proof {
     /// The conversion that makes them.
-    pub conversion: &'static Conversion,
+    pub(crate) conversion: &'static Conversion,
     /// Which values are certain.
-    pub certain: ValueLimits,
+    pub(crate) certain: ValueLimits,
     /// The part of the values that is expected to be uncertain.
-    pub uncertain: f32,
+    pub(crate) uncertain: f32,
     /// The unit of the ordered sums, or 0: see
     /// [`ProvenParams::unit`](kernels_gpu::util::planes::proven::ProvenParams::unit).
-    pub unit: f32,
+    pub(crate) unit: f32,
 }
 
 impl Proof {

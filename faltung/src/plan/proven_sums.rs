@@ -38,13 +38,13 @@ const BINADES: i32 = 20;
 
 /// Which sums are certain.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct ProvenSums {
+pub(crate) struct ProvenSums {
     /// The part of the radius that all sums have.
-    pub constant: f64,
+    pub(crate) constant: f64,
     /// The part that grows with the binade of the sum.
-    pub factor: f64,
+    pub(crate) factor: f64,
     /// The part of the results that is expected to be uncertain.
-    pub uncertain: f32,
+    pub(crate) uncertain: f32,
 }
 
 impl ProvenSums {

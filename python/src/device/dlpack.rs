@@ -80,7 +80,7 @@ pub(super) struct Tensor {
     pub(super) ndim: i32,
     pub(super) dtype: DataType,
     pub(super) shape: *mut i64,
-    /// In values; null without gaps.
+    /// In values. Null for an array in C order.
     pub(super) strides: *mut i64,
     pub(super) byte_offset: u64,
 }
@@ -133,7 +133,7 @@ pub(super) struct Contents {
     /// NumPy's name of the type.
     pub(super) dtype: String,
     pub(super) shape: Vec<usize>,
-    /// In bytes; None without gaps.
+    /// In bytes. None for an array in C order.
     pub(super) strides: Option<Vec<isize>>,
     pub(super) read_only: bool,
 }
