@@ -8,7 +8,7 @@ use crate::{Error, Result};
 /// The type of an array's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
-    /// One byte, 0 or 1.
+    /// One byte. 0 is false; a result may hold any number, as SciPy's does.
     Bool,
     #[expect(missing_docs, reason = "named as the type")]
     I8,
@@ -102,10 +102,17 @@ impl Layout {
         Self { element, shape: shape.to_vec(), strides }
     }
 
-    /// Number of elements.
+    /// Number of elements; [`usize::MAX`] for more than that.
+    ///
+    /// ```
+    /// use faltung::nd::{Element, Layout};
+    ///
+    /// let too_large = Layout { element: Element::U8, shape: vec![usize::MAX, 2], strides: vec![2, 1] };
+    /// assert_eq!(too_large.elements(), usize::MAX);
+    /// ```
     #[must_use]
     pub fn elements(&self) -> usize {
-        self.shape.iter().product()
+        self.shape.iter().fold(1, |elements, &side| elements.saturating_mul(side))
     }
 
     /// The bytes from the first one of any element to the last one, gaps included. They are counted from the element at

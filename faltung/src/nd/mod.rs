@@ -3,7 +3,8 @@
 //! A [`Device`](crate::Device) filters images. This module filters arrays: any number of axes, any strides, all real
 //! types. Sums of `f32` arrays with `f32` results may be of `f32`. All others are of `f64`, and they are added in the
 //! order in which `scipy.ndimage` adds them, with a rounding after each product. So the results have SciPy's bits on
-//! x86-64. Integer results drop the fraction and wrap around, as SciPy's do.
+//! x86-64. Integer results drop the fraction and wrap around, as SciPy's do. Beyond 2^31 the results of smaller types
+//! are not defined by C; they are those of SciPy on x86-64.
 //!
 //! Integer results of small integers are the same integers, but computed faster: by sums of `f32` or by the FFT. A
 //! bound proves each result, or it is summed again as above.
