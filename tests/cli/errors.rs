@@ -234,7 +234,7 @@ fn masks() {
     refuses_mask(b"1 2 3\n4 5\n", &["row 2 of the mask has 2 coefficients, row 1 has 3"]);
     refuses_mask(b"1 2\n3 four\n", &["a number in row 2, column 2 was expected, not \"four\""]);
     refuses_mask(b"", &["at least 1 x 1 coefficients"]);
-    refuses_mask(b"3 2 1 0\n1 2 3\n", &["2 rows of 3 after the header \"3 2\"", "not \"1 rows of 3\""]);
+    refuses_mask(b"3 2 1 0\n1 2 3\n", &["2 rows of 3 after the header \"3 2\"", "not \"1 row of 3\""]);
     refuses_mask(b"\xff\xfe\x00", &["neither text nor .npy"]);
     refuses_mask(&npy("<f4", "(0, 3)", &[]), &["at least 1 x 1 coefficients"]);
     refuses_mask(&npy("<f4", "(4,)", &[0; 16]), &["rows x columns"]);
