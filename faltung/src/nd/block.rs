@@ -8,7 +8,7 @@
 
 use super::axis::Axis;
 use super::border::PaddedRange;
-use super::convert::{Run, are_values, load, load_line, store};
+use super::convert::{AsScipy, Run, are_values, load, load_line, store};
 use super::lines::{LineSums, SHORT};
 use super::scratch::Scratch;
 use super::{Element, Input, Output};
@@ -229,7 +229,7 @@ impl<F: LineSums> Block<'_, F> {
         let along = Run { count: rows, stride: line.to, step: width };
         let (outer, inner) = nested(along, Run::adjacent(columns, stride.to));
         // SAFETY: row and column are those of a result of this block, in scratch memory and output.
-        unsafe { store::<_, false>(self.level, self.output.layout.element, from, to, outer, inner) };
+        unsafe { store(self.level, self.output.layout.element, from, to, outer, inner, AsScipy::<false>) };
     }
 
     /// Computes the results of one block.

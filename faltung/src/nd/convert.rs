@@ -171,6 +171,17 @@ impl Run {
     pub(super) fn adjacent(count: usize, stride: isize) -> Self {
         Self { count, stride, step: 1 }
     }
+
+    /// Rows, and the elements of a row, that are all elements of pixels with these adjacent channels. The pixels are
+    /// `stride` bytes apart.
+    #[inline(always)]
+    pub(super) fn of_pixels(count: usize, stride: isize, channels: Self) -> (Self, Self) {
+        if stride == channels.stride * channels.count as isize {
+            (Self::ONE, Self::adjacent(count * channels.count, channels.stride))
+        } else {
+            (channels, Self { count, stride, step: channels.count })
+        }
+    }
 }
 
 /// Converts the elements of some rows to sums.
@@ -311,13 +322,8 @@ pub(super) unsafe fn load_pixels<A: Scalar>(
             place = place.add(channels.count);
         }
         let start = from.wrapping_offset(range.first as isize * stride);
-        if stride == channels.stride * channels.count as isize {
-            let row = Run::adjacent(range.inside * channels.count, channels.stride);
-            load(level, element, start, place, Run::ONE, row);
-        } else {
-            let pixels = Run { count: range.inside, stride, step: channels.count };
-            load(level, element, start, place, channels, pixels);
-        }
+        let (rows, row) = Run::of_pixels(range.inside, stride, channels);
+        load(level, element, start, place, rows, row);
         place = place.add(range.inside * channels.count);
         for &position in &range.after {
             one(position, place);
@@ -326,100 +332,70 @@ pub(super) unsafe fn load_pixels<A: Scalar>(
     }
 }
 
-/// What becomes of a sum, if not what SciPy makes of it: `sum * scale + offset`, [rounded](Value::rounded).
+/// What becomes of a sum.
+pub(super) trait Conversion<A>: Copy {
+    fn element<T: Value>(self, sum: A) -> T;
+}
+
+/// SciPy's conversion. `IS_DENSE` is for the results of [`correlate`](super::correlate).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AsScipy<const IS_DENSE: bool>;
+
+impl<A: Scalar, const IS_DENSE: bool> Conversion<A> for AsScipy<IS_DENSE> {
+    #[inline(always)]
+    fn element<T: Value>(self, sum: A) -> T {
+        sum.convert::<T, IS_DENSE>()
+    }
+}
+
+/// OpenCV's conversion: `sum * scale + offset`, [rounded](Value::rounded).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LastStep {
     pub(super) scale: f64,
     pub(super) offset: f64,
 }
 
-/// As [`store`], after the last step.
-///
-/// # Safety
-/// As for [`store`].
-#[inline(never)]
-pub(super) unsafe fn store_rounded<A: Real>(
-    level: Level,
-    element: Element,
-    from: *const A,
-    to: *mut u8,
-    rows: Run,
-    row: Run,
-    last: LastStep,
-) {
-    level.run(StoreRounded { element, from, to, rows, row, last });
-}
-
-/// The arguments of [`store_rounded`].
-struct StoreRounded<A> {
-    element: Element,
-    from: *const A,
-    to: *mut u8,
-    rows: Run,
-    row: Run,
-    last: LastStep,
-}
-
-impl<A: Real> Work for StoreRounded<A> {
-    type Output = ();
-
+impl<A: Real> Conversion<A> for LastStep {
     #[inline(always)]
-    fn run<S: Simd, const V: usize>(self, _: S) {
-        let Self { element, from, to, rows, row: Run { count, stride, step }, last: LastStep { scale, offset } } = self;
-        // SAFETY: `store_rounded` requires that the sums and the places of their elements exist.
-        unsafe {
-            for_element!(element, T => {
-                for number in 0..rows.count {
-                    let (from, to) = (from.add(number * rows.step), to.offset(number as isize * rows.stride));
-                    if stride == size_of::<T>() as isize && step == 1 {
-                        for i in 0..count {
-                            let value = (*from.add(i)).to_f64() * scale + offset;
-                            to.cast::<T>().add(i).write_unaligned(T::rounded(value));
-                        }
-                    } else {
-                        for i in 0..count {
-                            let value = (*from.add(i * step)).to_f64() * scale + offset;
-                            to.offset(i as isize * stride).cast::<T>().write_unaligned(T::rounded(value));
-                        }
-                    }
-                }
-            });
-        }
+    fn element<T: Value>(self, sum: A) -> T {
+        T::rounded(sum.to_f64() * self.scale + self.offset)
     }
 }
 
-/// Converts sums to the elements of some rows. `IS_DENSE` is for the results of [`correlate`](super::correlate).
+/// Converts sums to the elements of some rows.
 ///
 /// # Safety
 /// - `from` has the sums.
 /// - There is room for the elements.
 #[inline(never)]
-pub(super) unsafe fn store<A: Scalar, const IS_DENSE: bool>(
+pub(super) unsafe fn store<A: Scalar, C: Conversion<A>>(
     level: Level,
     element: Element,
     from: *const A,
     to: *mut u8,
     rows: Run,
     row: Run,
+    conversion: C,
 ) {
-    level.run(Store::<A, IS_DENSE> { element, from, to, rows, row });
+    level.run(Store { element, from, to, rows, row, conversion });
 }
 
 /// The arguments of [`store`].
-struct Store<A, const IS_DENSE: bool> {
+struct Store<A, C> {
     element: Element,
     from: *const A,
     to: *mut u8,
     rows: Run,
     row: Run,
+    conversion: C,
 }
 
-impl<A: Scalar, const IS_DENSE: bool> Work for Store<A, IS_DENSE> {
+impl<A: Scalar, C: Conversion<A>> Work for Store<A, C> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, _: S) {
-        let Self { element, from, to, rows, row: Run { count, stride, step } } = self;
+        let Self { element, from, to, rows, row: Run { count, stride, step }, conversion } = self;
         // SAFETY: `store` requires that the sums and the places of their elements exist.
         unsafe {
             for_element!(element, T => {
@@ -427,11 +403,11 @@ impl<A: Scalar, const IS_DENSE: bool> Work for Store<A, IS_DENSE> {
                     let (from, to) = (from.add(number * rows.step), to.offset(number as isize * rows.stride));
                     if stride == size_of::<T>() as isize && step == 1 {
                         for i in 0..count {
-                            to.cast::<T>().add(i).write_unaligned((*from.add(i)).convert::<T, IS_DENSE>());
+                            to.cast::<T>().add(i).write_unaligned(conversion.element::<T>(*from.add(i)));
                         }
                     } else {
                         for i in 0..count {
-                            let value = (*from.add(i * step)).convert::<T, IS_DENSE>();
+                            let value = conversion.element::<T>(*from.add(i * step));
                             to.offset(i as isize * stride).cast::<T>().write_unaligned(value);
                         }
                     }

@@ -95,10 +95,11 @@ pub fn correlate(input: Input<'_>, output: Output<'_>, correlation: &Correlation
 }
 
 /// As [`correlate`] with sums of `f64`, but for what becomes of the sums. Integers are those of the sums in order.
-/// Results of floating point may be those of transformed sums, where `accuracy` allows it.
+/// Results of floating point may be those of transformed sums, where `accuracy` allows it. The arguments are checked, and
+/// there are elements.
 ///
 /// # Errors
-/// As for [`correlate`].
+/// As for [`correlate`], but for the checks.
 pub(super) fn correlate_rounded(
     input: Input<'_>,
     output: Output<'_>,
@@ -106,11 +107,6 @@ pub(super) fn correlate_rounded(
     last: LastStep,
     accuracy: Accuracy,
 ) -> Result<()> {
-    output.layout.check_shape(&input.layout)?;
-    correlation.check(input.layout.shape.len())?;
-    if input.layout.elements() == 0 {
-        return Ok(());
-    }
     let values = values(&input, correlation);
     if narrow(values, &output, correlation) == Some(Narrow::Exact) {
         return run::<f32, _>(input, output, correlation, Some(last), usize::MAX, |_| Final);

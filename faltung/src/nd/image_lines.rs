@@ -9,7 +9,7 @@
 
 use super::axis::{Axis, before};
 use super::border::{PaddedRange, position};
-use super::convert::{LastStep, Run, load_pixels, store_rounded};
+use super::convert::{LastStep, Run, load_pixels, store};
 use super::kernel::{Planes, SLACK, TILE_ROWS, mirrored_sums, tile_sums, weighted_sums};
 use super::line_filter::LineFilter;
 use super::scratch::Scratch;
@@ -180,14 +180,10 @@ impl Strip<'_> {
         let Self { level, image, left, count, .. } = *self;
         let &ImageLines { output, last, rows, columns, channels, .. } = image;
         let to = output.first.wrapping_offset(row as isize * rows.to).wrapping_offset(left as isize * columns.to);
-        let (of_channels, of_row) = if columns.to == channels.to * channels.length as isize {
-            (Run::ONE, Run::adjacent(count, channels.to))
-        } else {
-            let pixels = Run { count: count / channels.length, stride: columns.to, step: channels.length };
-            (Run::adjacent(channels.length, channels.to), pixels)
-        };
+        let channels = Run::adjacent(channels.length, channels.to);
+        let (of_channels, of_row) = Run::of_pixels(count / channels.count, columns.to, channels);
         // SAFETY: as this function requires.
-        unsafe { store_rounded(level, output.layout.element, sums, to, of_channels, of_row, last) };
+        unsafe { store(level, output.layout.element, sums, to, of_channels, of_row, last) };
     }
 }
 

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::axis::{Axis, before, offsets};
 use super::border::PaddedRange;
-use super::convert::{LastStep, Run, load_line, store, store_rounded};
+use super::convert::{AsScipy, LastStep, Run, load_line, store};
 use super::dense::{Correlation, counts_as_0};
 use super::kernel::{Real, SLACK, Tap};
 use super::narrow::{Order, TOGETHER, Values};
@@ -331,8 +331,8 @@ impl Tiles {
                     .wrapping_offset(left as isize * columns.axis.to);
                 let row = Run::adjacent(counts[1], columns.axis.to);
                 match last {
-                    None => store::<_, true>(level, to_element, results, to, Run::ONE, row),
-                    Some(last) => store_rounded(level, to_element, results, to, Run::ONE, row, last),
+                    None => store(level, to_element, results, to, Run::ONE, row, AsScipy::<true>),
+                    Some(last) => store(level, to_element, results, to, Run::ONE, row, last),
                 }
             }
         }

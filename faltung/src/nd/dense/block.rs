@@ -2,7 +2,7 @@
 
 use crate::cpu::simd::{Level, Simd, Work};
 use crate::nd::border::PaddedRange;
-use crate::nd::convert::{LastStep, Run, are_values, load_pixels, store, store_rounded};
+use crate::nd::convert::{AsScipy, LastStep, Run, are_values, load_pixels, store};
 use crate::nd::kernel::{Planes, Real, TILE_ROWS, Tap, group, tile_sums, weighted_sums};
 use crate::nd::narrow::Recheck;
 use crate::nd::{Input, Output};
@@ -99,16 +99,12 @@ impl<A: Real, R> Block<'_, A, R> {
     #[inline(always)]
     unsafe fn write_row(&self, from: *const A, row: BlockAxis, count: usize, to: *mut u8) {
         let (element, inner) = (self.output.layout.element, self.inner);
-        let (channels, row) = if row.to == inner.to * inner.length as isize {
-            (Run::ONE, Run::adjacent(count * inner.length, inner.to))
-        } else {
-            (Run::adjacent(inner.length, inner.to), Run { count, stride: row.to, step: inner.length })
-        };
+        let (channels, row) = Run::of_pixels(count, row.to, Run::adjacent(inner.length, inner.to));
         // SAFETY: the places are those of the row's results, and there are as many sums.
         unsafe {
             match self.last {
-                None => store::<_, true>(self.level, element, from, to, channels, row),
-                Some(last) => store_rounded(self.level, element, from, to, channels, row, last),
+                None => store(self.level, element, from, to, channels, row, AsScipy::<true>),
+                Some(last) => store(self.level, element, from, to, channels, row, last),
             }
         }
     }
