@@ -18,10 +18,8 @@ use crate::Problem;
 /// Scalar chains at once. A step of a chain waits some four cycles for the one before, and two steps begin in a cycle.
 const CHAINS: usize = 8;
 
-/// Results at once.
-const AT_ONCE: usize = 32;
-/// The places of the results that are computed at once: the row, and the value in it. Unused entries repeat a place.
-type Places = [(usize, usize); AT_ONCE];
+/// Results at once: four vectors of AVX-512.
+const AT_ONCE: usize = 64;
 
 /// Bytes that must be readable after the last pixel of a window's row: 64 are loaded at once.
 const SPARE: usize = 64;
@@ -36,7 +34,6 @@ pub(super) struct Recompute<'a> {
     level: Level,
     /// The window's coefficients, each row zero-padded to a multiple of four. A padding product is +0. It changes no
     /// sum.
-    #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only the vectors of x86-64 load them"))]
     coefficients: Vec<f32>,
 }
 
@@ -65,49 +62,64 @@ impl<'a> Recompute<'a> {
     /// Calls `set` with the index of each place and its result before rounding to an integer. A place is a row and an
     /// interleaved column of the result. The sums have the bits of the ordered sums.
     pub(super) fn values(&self, places: &[(usize, usize)], mut set: impl FnMut(usize, f32)) {
-        // Those whose windows lie in the image are computed together, as their rows need not be looked for.
+        // Windows that lie in the image are read in place.
         let (inside, beside): (Vec<usize>, Vec<usize>) = (0..places.len()).partition(|&i| self.is_inside(places[i]));
-        let mut windows = Windows::default();
+        let mut copies = Copies::default();
         for (numbers, inside) in [(inside, true), (beside, false)] {
             for numbers in numbers.chunks(AT_ONCE) {
-                let mut group = [places[numbers[0]]; AT_ONCE];
-                for (place, &number) in group.iter_mut().zip(numbers) {
-                    *place = places[number];
-                }
-                let values = self.group(&mut windows, &group, numbers.len(), inside);
-                for (&number, value) in numbers.iter().zip(values) {
-                    set(number, self.problem.finish(value));
+                let places = numbers.iter().map(|&number| places[number]);
+                let sums = if inside { self.sums_inside(places) } else { self.sums_of_copies(&mut copies, places) };
+                for (&number, sum) in numbers.iter().zip(sums) {
+                    set(number, self.problem.finish(sum));
                 }
             }
         }
     }
 
-    /// The sums of the first `count` places. `inside` says of all of them whether their windows lie in the image.
-    fn group(&self, windows: &mut Windows, places: &Places, count: usize, inside: bool) -> [f32; AT_ONCE] {
-        if inside {
-            let (row, step) = (self.problem.row_values(), self.problem.format().channels);
-            let (above, before) = self.problem.origin();
-            for (begin, &place) in windows.begins.iter_mut().zip(places) {
-                assert!(self.is_inside(place), "the window of {place:?} is not in the image");
-                *begin = (place.0 - above) * row + place.1 - before * step;
+    /// The sums of up to [`AT_ONCE`] places whose windows lie in the image.
+    fn sums_inside(&self, places: impl ExactSizeIterator<Item = (usize, usize)>) -> [f32; AT_ONCE] {
+        let (row, step) = (self.problem.row_values(), self.problem.format().channels);
+        let (above, before) = self.problem.origin();
+        let mut sums = [0.0; AT_ONCE];
+        let windows = WindowRows::new(
+            self,
+            &self.coefficients,
+            row,
+            places.map(|(y, x)| {
+                assert!(self.is_inside((y, x)), "the window of {:?} is not in the image", (y, x));
+                self.image[(y - above) * row + x - before * step..].as_ptr()
+            }),
+        );
+        // SAFETY: each window lies in the image, with SPARE bytes after its last row, as asserted.
+        unsafe { windows.add_to(self.level, &mut sums) };
+        sums
+    }
+
+    /// The sums of up to [`AT_ONCE`] places, from copies of the rows of their windows.
+    fn sums_of_copies(
+        &self,
+        Copies { rows, columns }: &mut Copies,
+        places: impl ExactSizeIterator<Item = (usize, usize)> + Clone,
+    ) -> [f32; AT_ONCE] {
+        let (width, step) = (self.problem.window().width(), self.problem.format().channels);
+        let length = (width - 1) * step + 1 + SPARE;
+        rows.resize(AT_ONCE * length, 0);
+        columns.clear();
+        for (_, x) in places.clone() {
+            self.push_columns(columns, x);
+        }
+        let mut sums = [0.0; AT_ONCE];
+        for (k, coefficients) in self.coefficients.chunks_exact(width.next_multiple_of(4)).enumerate() {
+            let copies = rows.chunks_exact_mut(length).zip(columns.chunks_exact(width));
+            for ((copy, columns), (y, x)) in copies.zip(places.clone()) {
+                self.copy_row(copy, columns, self.row(y, k), x);
             }
-        } else {
-            for (columns, &(_, x)) in windows.columns.iter_mut().zip(places).take(count) {
-                self.map_columns(columns, x);
-            }
+            let begins = rows.chunks_exact(length).map(<[u8]>::as_ptr).take(places.len());
+            let windows = WindowRows::new(self, coefficients, 0, begins);
+            // SAFETY: the rows are one, and each copy has SPARE bytes after its pixels.
+            unsafe { windows.add_to(self.level, &mut sums) };
         }
-        #[cfg(target_arch = "x86_64")]
-        if self.level.has_byte_instructions() {
-            // SAFETY: the CPU has the instructions; `is_inside` is asserted above where the places are `inside`, and
-            // `begins` is set.
-            return unsafe { avx512::sums(self, windows, places, count, inside) };
-        }
-        #[cfg(target_arch = "x86_64")]
-        if has_lanes(self.level) {
-            // SAFETY: both levels have the instructions of AVX2; the rest is as above.
-            return unsafe { avx2::sums(self, windows, places, count, inside) };
-        }
-        self.level.run(Chains { recompute: self, windows, places, count, inside })
+        sums
     }
 
     /// Whether the window of a place lies in the image, with [`SPARE`] bytes after its last row.
@@ -122,63 +134,23 @@ impl<'a> Recompute<'a> {
             && (bottom - above - 1) * problem.row_values() + x - before + span + SPARE <= self.image.len()
     }
 
-    /// For each place the bytes from the first pixel of row `k` of its window on, and [`SPARE`] more. They are the
-    /// image's where the windows are `inside`, else copies.
-    ///
-    /// # Safety
-    /// `inside` only if [`is_inside`](Self::is_inside) holds of all places, and `windows` has where their windows
-    /// begin.
-    #[inline(always)]
-    unsafe fn window_rows<'w>(
-        &'w self,
-        windows: &'w mut Windows,
-        places: &Places,
-        count: usize,
-        inside: bool,
-        k: usize,
-    ) -> [&'w [u8]; AT_ONCE] {
-        let mut rows = [&[][..]; AT_ONCE];
-        let (problem, step) = (self.problem, self.problem.format().channels);
-        let span = (problem.window().width() - 1) * step + 1;
-        if inside {
-            let down = k * problem.row_values();
-            for (row, &begin) in rows.iter_mut().zip(&windows.begins).take(count) {
-                // SAFETY: `is_inside` holds of the place, so its window's rows lie in the image with SPARE bytes more.
-                *row = unsafe { self.image.get_unchecked(begin + down..begin + down + span + SPARE) };
-            }
-        } else {
-            let copies = windows.rows.iter_mut().zip(&windows.columns);
-            for ((row, (copy, columns)), &(y, x)) in rows.iter_mut().zip(copies).zip(places).take(count) {
-                self.copy_row(copy, columns, self.row(y, k), x);
-                *row = copy;
-            }
-        }
-        // The rest is computed and not used.
-        let (used, rest) = rows.split_at_mut(count);
-        rest.fill(used[0]);
-        rows
-    }
-
     /// The row of the image under row `k` of the window of output row `y`, or [`OUTSIDE`].
     fn row(&self, y: usize, k: usize) -> i32 {
         let row = (y + k) as i32 - self.problem.origin().0 as i32;
         map(self.problem.border().mode().code(), row, self.problem.height() as i32)
     }
 
-    /// The columns of the image under the windows of value `x`, or [`OUTSIDE`].
-    fn map_columns(&self, columns: &mut Vec<i32>, x: usize) {
+    /// Appends the columns of the image under the window of value `x`, or [`OUTSIDE`].
+    fn push_columns(&self, columns: &mut Vec<i32>, x: usize) {
         let (problem, code) = (self.problem, self.problem.border().mode().code());
         let first = (x / problem.format().channels) as i32 - problem.origin().1 as i32;
-        columns.clear();
         columns.extend((first..first + problem.window().width() as i32).map(|c| map(code, c, problem.width() as i32)));
     }
 
-    /// Copies the values under a row of the window of value `x`, which are in these columns of row `row` of the image,
-    /// and [`SPARE`] bytes more.
-    fn copy_row(&self, copy: &mut Vec<u8>, columns: &[i32], row: i32, x: usize) {
+    /// Copies the values under a row of the window of value `x`, which are in these columns of row `row` of the image.
+    fn copy_row(&self, copy: &mut [u8], columns: &[i32], row: i32, x: usize) {
         let (problem, step) = (self.problem, self.problem.format().channels);
         let outside = problem.border().value() as u8;
-        copy.resize((columns.len() - 1) * step + 1 + SPARE, 0);
         if row == OUTSIDE {
             copy.fill(outside);
             return;
@@ -204,43 +176,99 @@ pub(super) fn has_lanes(level: Level) -> bool {
     matches!(level, Level::Avx2 | Level::Avx512) && level.is_available()
 }
 
-/// The windows of the results that are computed at once: copies of one row of each, or their places in the image.
+/// Rows of the windows that are computed at once, copied with the border.
 #[derive(Default)]
-struct Windows {
-    rows: [Vec<u8>; AT_ONCE],
-    /// The columns under each, if they do not lie in the image.
-    columns: [Vec<i32>; AT_ONCE],
-    /// Where the windows begin in the image, if they lie in it.
-    begins: [usize; AT_ONCE],
+struct Copies {
+    rows: Vec<u8>,
+    /// The columns of the image under each window, or [`OUTSIDE`].
+    columns: Vec<i32>,
 }
 
-/// Results with scalar instructions.
-struct Chains<'a, 'b> {
-    recompute: &'a Recompute<'a>,
-    windows: &'b mut Windows,
-    places: &'b Places,
+/// Rows of up to [`AT_ONCE`] windows.
+struct WindowRows<'a> {
+    /// The first pixel of each window. Unused entries repeat the first one.
+    begins: [*const u8; AT_ONCE],
+    /// Windows.
     count: usize,
-    inside: bool,
+    /// Bytes from a row of a window to the next.
+    stride: usize,
+    /// Bytes from a pixel of a row to the next.
+    step: usize,
+    /// The coefficients of the rows. Each row is zero-padded to [`pitch`](Self::pitch) values.
+    coefficients: &'a [f32],
+    /// The coefficients of a row.
+    width: usize,
 }
 
-impl Work for Chains<'_, '_> {
-    type Output = [f32; AT_ONCE];
+impl<'a> WindowRows<'a> {
+    /// Rows of windows of `recompute`, with these coefficients.
+    fn new(
+        recompute: &Recompute<'_>,
+        coefficients: &'a [f32],
+        stride: usize,
+        windows: impl ExactSizeIterator<Item = *const u8>,
+    ) -> Self {
+        let (width, step) = (recompute.problem.window().width(), recompute.problem.format().channels);
+        let (mut begins, count) = ([std::ptr::null(); AT_ONCE], windows.len());
+        for (to, begin) in begins.iter_mut().zip(windows) {
+            *to = begin;
+        }
+        let (used, rest) = begins.split_at_mut(count);
+        rest.fill(used[0]);
+        Self { begins, count, stride, step, coefficients, width }
+    }
+
+    /// Coefficients from a row to the next.
+    fn pitch(&self) -> usize {
+        self.width.next_multiple_of(4)
+    }
+
+    /// Adds the products of the rows to the sum of each window, in order.
+    ///
+    /// # Safety
+    /// Each row of each window is valid for reads up to its last pixel and of [`SPARE`] bytes more.
+    unsafe fn add_to(&self, level: Level, sums: &mut [f32; AT_ONCE]) {
+        #[cfg(target_arch = "x86_64")]
+        if level.has_byte_instructions() {
+            // SAFETY: the CPU has the instructions; the memory is there, as this function requires.
+            return unsafe { avx512::add(self, sums) };
+        }
+        #[cfg(target_arch = "x86_64")]
+        if has_lanes(level) {
+            // SAFETY: both levels have the instructions of AVX2; the memory is there, as this function requires.
+            return unsafe { avx2::add(self, sums) };
+        }
+        let span = (self.width - 1) * self.step + 1;
+        for (k, coefficients) in self.coefficients.chunks_exact(self.pitch()).enumerate() {
+            // SAFETY: the row's pixels are there, as this function requires.
+            let rows = self.begins.map(|begin| unsafe { std::slice::from_raw_parts(begin.add(k * self.stride), span) });
+            level.run(Chains {
+                coefficients: &coefficients[..self.width],
+                step: self.step,
+                rows: &rows[..self.count],
+                sums,
+            });
+        }
+    }
+}
+
+/// A row of some windows, with scalar instructions.
+struct Chains<'a> {
+    coefficients: &'a [f32],
+    step: usize,
+    rows: &'a [&'a [u8]],
+    sums: &'a mut [f32],
+}
+
+impl Work for Chains<'_> {
+    type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd, const V: usize>(self, _: S) -> [f32; AT_ONCE] {
-        let Self { recompute, windows, places, count, inside } = self;
-        let (window, step) = (recompute.problem.window(), recompute.problem.format().channels);
-        let mut sums = [0.0_f32; AT_ONCE];
-        for (k, coefficients) in window.coefficients().chunks_exact(window.width()).enumerate() {
-            // SAFETY: only `group` makes this, and it has asserted `is_inside` of all places and set `begins`.
-            let rows = unsafe { recompute.window_rows(windows, places, count, inside, k) };
-            for (sums, rows) in
-                sums.chunks_exact_mut(CHAINS).zip(rows.chunks_exact(CHAINS)).take(count.div_ceil(CHAINS))
-            {
-                ordered_steps(coefficients, rows, step, sums);
-            }
+    fn run<S: Simd, const V: usize>(self, _: S) {
+        let Self { coefficients, step, rows, sums } = self;
+        for (sums, rows) in sums.chunks_mut(CHAINS).zip(rows.chunks(CHAINS)) {
+            ordered_steps(coefficients, rows, step, sums);
         }
-        sums
     }
 }
 

@@ -35,8 +35,7 @@ impl Limits {
     #[inline(always)]
     pub(super) fn uncertain<S: Simd>(&self, simd: S, results: S::Vector) -> u16 {
         let mut far = simd.far_from_whole(results, self.any);
-        // Few vectors have any.
-        if far != 0 && self.below_half > self.any {
+        if self.below_half > self.any {
             far &= !simd.below(results, Self::HALF) | simd.far_from_whole(results, self.below_half);
             far &= !simd.below(results, Self::QUARTER) | simd.far_from_whole(results, self.below_quarter);
         }
@@ -112,14 +111,19 @@ impl Uncertain {
         debug_assert!(at + N <= self.lanes.len());
         // SAFETY: there is room, as this function requires; there are ROWS rows.
         let lanes = unsafe { &mut *self.lanes.as_mut_ptr().add(at).cast::<[u16; N]>() };
-        *lanes = [0; N];
-        // Few have any.
-        if !simd.any_far_from_whole(results, self.limits.any) {
+        // Where few results are uncertain, most vectors have none. Otherwise the branch would often be mispredicted.
+        if self.limits.any > FEW && !simd.any_far_from_whole(results, self.limits.any) {
+            *lanes = [0; N];
             return;
         }
-        for (i, (lanes, &results)) in lanes.iter_mut().zip(results).enumerate() {
+        for (lanes, &results) in lanes.iter_mut().zip(results) {
             *lanes = self.limits.uncertain(simd, results);
-            if *lanes != 0 && !self.values.is_empty() {
+        }
+        if self.values.is_empty() {
+            return;
+        }
+        for (i, (&lanes, &results)) in lanes.iter().zip(results).enumerate() {
+            if lanes != 0 {
                 debug_assert_eq!(self.of_vector, S::LANES);
                 // SAFETY: `values` has a vector for each entry of `lanes`.
                 unsafe { simd.store(self.values.as_mut_ptr().add((at + i) * S::LANES), results) };
@@ -163,3 +167,6 @@ fn any(lanes: &[u16]) -> bool {
     // A constant length makes vector instructions of it.
     lanes.first_chunk::<AT_ONCE>().map_or_else(|| or(lanes), |lanes| or(lanes))
 }
+
+/// A limit above this leaves less than one result in 250 uncertain.
+const FEW: f32 = 0.498;

@@ -1,27 +1,40 @@
-//! Uncertain results in the lanes of vectors of AVX2: a chain in each lane.
+//! Ordered sums of windows in the lanes of vectors of AVX2: a chain in each lane.
 
 use std::arch::x86_64::*;
 
-use super::{AT_ONCE, Places, Recompute, Windows};
+use super::{AT_ONCE, WindowRows};
 
-/// Results in a vector, and coefficients at once.
+/// Windows of a vector, and coefficients at once.
 const LANES: usize = 8;
-const VECTORS: usize = AT_ONCE / LANES;
+/// Vectors at once, as a step of a chain waits for the one before.
+const VECTORS: usize = 4;
 
-/// [`Recompute::group`].
+/// [`WindowRows::add_to`].
 ///
 /// # Safety
 /// - The CPU has AVX2 and FMA.
-/// - As for [`Recompute::window_rows`].
+/// - As for [`WindowRows::add_to`].
 #[target_feature(enable = "avx2,fma")]
-pub(super) unsafe fn sums(
-    recompute: &Recompute<'_>,
-    windows: &mut Windows,
-    places: &Places,
-    count: usize,
-    inside: bool,
-) -> [f32; AT_ONCE] {
-    let (window, step) = (recompute.problem.window(), recompute.problem.format().channels);
+pub(super) unsafe fn add(windows: &WindowRows<'_>, sums: &mut [f32; AT_ONCE]) {
+    let groups = windows.begins.as_chunks::<{ LANES * VECTORS }>().0.iter();
+    let sums = sums.as_chunks_mut::<{ LANES * VECTORS }>().0;
+    for (begins, sums) in groups.zip(sums).take(windows.count.div_ceil(LANES * VECTORS)) {
+        // SAFETY: this function requires what `add_vectors` does.
+        unsafe { add_vectors(windows, begins, sums) };
+    }
+}
+
+/// [`add`] for the windows that begin at `begins`.
+///
+/// # Safety
+/// As for [`add`].
+#[target_feature(enable = "avx2,fma")]
+unsafe fn add_vectors(
+    windows: &WindowRows<'_>,
+    begins: &[*const u8; LANES * VECTORS],
+    sums: &mut [f32; LANES * VECTORS],
+) {
+    let &WindowRows { stride, step, coefficients, .. } = windows;
     // Byte `i * step` of 32 as byte i, from the first and from the second 16 bytes. The first bit makes a 0.
     let mut order = [[0x80_u8; 16]; 2];
     for i in 0..LANES {
@@ -29,46 +42,46 @@ pub(super) unsafe fn sums(
     }
     // SAFETY: each is 16 bytes.
     let order = unsafe { [_mm_loadu_si128(order[0].as_ptr().cast()), _mm_loadu_si128(order[1].as_ptr().cast())] };
-    let vectors = count.div_ceil(LANES);
-    let mut sums = [_mm256_setzero_ps(); VECTORS];
-    for (k, coefficients) in recompute.coefficients.chunks_exact(window.width().next_multiple_of(4)).enumerate() {
-        // SAFETY: this function requires of places and windows what `window_rows` does.
-        let rows = unsafe { recompute.window_rows(windows, places, count, inside, k) };
+    let mut chains = [_mm256_setzero_ps(); VECTORS];
+    for (chain, sums) in chains.iter_mut().zip(sums.chunks_exact(LANES)) {
+        // SAFETY: `sums` is eight values.
+        *chain = unsafe { _mm256_loadu_ps(sums.as_ptr()) };
+    }
+    for (k, coefficients) in coefficients.chunks_exact(windows.pitch()).enumerate() {
         for (group, coefficients) in coefficients.chunks(LANES).enumerate() {
-            for (sum, rows) in sums.iter_mut().zip(rows.chunks_exact(LANES)).take(vectors) {
+            let first = k * stride + group * LANES * step;
+            for (chain, begins) in chains.iter_mut().zip(begins.chunks_exact(LANES)) {
                 // SAFETY: each row has 64 bytes from its last coefficient's pixel on.
-                let bytes = unsafe { transposed(rows, group * LANES * step, step, order) };
+                let bytes = unsafe { transposed(begins, first, step, order) };
                 for (pair, coefficients) in bytes.into_iter().zip(coefficients.chunks_exact(2)) {
                     let pixels = [pair, _mm_srli_si128::<8>(pair)];
                     for (pixels, &coefficient) in pixels.into_iter().zip(coefficients) {
                         let pixels = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(pixels));
-                        *sum = _mm256_fmadd_ps(_mm256_set1_ps(coefficient), pixels, *sum);
+                        *chain = _mm256_fmadd_ps(_mm256_set1_ps(coefficient), pixels, *chain);
                     }
                 }
             }
         }
     }
-    let mut lanes = [0.0_f32; AT_ONCE];
-    for (lanes, &sum) in lanes.chunks_exact_mut(LANES).zip(&sums) {
-        // SAFETY: `lanes` is eight values.
-        unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), sum) };
+    for (sums, &chain) in sums.chunks_exact_mut(LANES).zip(&chains) {
+        // SAFETY: `sums` is eight values.
+        unsafe { _mm256_storeu_ps(sums.as_mut_ptr(), chain) };
     }
-    lanes
 }
 
 /// The bytes `first`, `first + step` and so on of eight rows: byte c of vector i is byte 2 i of row c, byte 8 + c
 /// is byte 2 i + 1.
 ///
 /// # Safety
-/// There are eight rows, of at least `first + 32` bytes; as for [`sums`].
+/// There are eight rows, of at least `first + 32` bytes; as for [`add`].
 #[target_feature(enable = "avx2")]
 #[inline]
-unsafe fn transposed(rows: &[&[u8]], first: usize, step: usize, order: [__m128i; 2]) -> [__m128i; 4] {
+unsafe fn transposed(begins: &[*const u8], first: usize, step: usize, order: [__m128i; 2]) -> [__m128i; 4] {
     let mut parts = [_mm_setzero_si128(); LANES];
-    for (part, row) in parts.iter_mut().zip(rows) {
+    for (part, begin) in parts.iter_mut().zip(begins) {
         // SAFETY: the row has 32 bytes from `first` on.
         *part = unsafe {
-            let from = row.as_ptr().add(first);
+            let from = begin.add(first);
             if step == 1 {
                 _mm_loadl_epi64(from.cast())
             } else {

@@ -1,28 +1,38 @@
-//! Uncertain results in the lanes of vectors of AVX-512: a chain in each lane.
+//! Ordered sums of windows in the lanes of vectors of AVX-512: a chain in each lane.
 
 use std::arch::x86_64::*;
 
-use super::{AT_ONCE, Places, Recompute, Windows};
+use super::{AT_ONCE, WindowRows};
 
-/// More than one, as a step of a chain waits for the one before.
-const VECTORS: usize = AT_ONCE / 16;
+/// Windows of a vector.
+const LANES: usize = 16;
 /// Coefficients at once: the bytes of 128 bits.
 const TAPS: usize = 16;
 
-/// [`Recompute::group`].
+/// [`WindowRows::add_to`].
 ///
 /// # Safety
 /// - The CPU has AVX-512 F, BW, VL and VBMI.
-/// - As for [`Recompute::window_rows`].
+/// - As for [`WindowRows::add_to`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,fma")]
-pub(super) unsafe fn sums(
-    recompute: &Recompute<'_>,
-    windows: &mut Windows,
-    places: &Places,
-    count: usize,
-    inside: bool,
-) -> [f32; AT_ONCE] {
-    let (window, step) = (recompute.problem.window(), recompute.problem.format().channels);
+pub(super) unsafe fn add(windows: &WindowRows<'_>, sums: &mut [f32; AT_ONCE]) {
+    // SAFETY: this function requires what `add_vectors` does.
+    unsafe {
+        match windows.count.div_ceil(LANES) {
+            1 => add_vectors::<1>(windows, sums),
+            2 => add_vectors::<2>(windows, sums),
+            _ => add_vectors::<{ AT_ONCE / LANES }>(windows, sums),
+        }
+    }
+}
+
+/// [`add`] for the windows of the first `VECTORS` vectors. More than one, as a step of a chain waits for the one before.
+///
+/// # Safety
+/// As for [`add`].
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,fma")]
+unsafe fn add_vectors<const VECTORS: usize>(windows: &WindowRows<'_>, sums: &mut [f32; AT_ONCE]) {
+    let &WindowRows { ref begins, stride, coefficients, step, .. } = windows;
     // Every byte that is `step` from the one before.
     let mut order = [0_u8; 64];
     for (at, byte) in order.iter_mut().enumerate() {
@@ -30,44 +40,59 @@ pub(super) unsafe fn sums(
     }
     // SAFETY: `order` is 64 bytes.
     let order = unsafe { _mm512_loadu_si512(order.as_ptr().cast()) };
-    let vectors = count.div_ceil(16);
-    let (mut sums, byte) = ([_mm512_setzero_ps(); VECTORS], _mm512_set1_epi32(255));
-    for (k, coefficients) in recompute.coefficients.chunks_exact(window.width().next_multiple_of(4)).enumerate() {
-        // SAFETY: this function requires of places and windows what `window_rows` does.
-        let rows = unsafe { recompute.window_rows(windows, places, count, inside, k) };
+    let mut chains = [_mm512_setzero_ps(); VECTORS];
+    for (chain, sums) in chains.iter_mut().zip(sums.chunks_exact(LANES)) {
+        // SAFETY: `sums` is 16 values.
+        *chain = unsafe { _mm512_loadu_ps(sums.as_ptr()) };
+    }
+    let byte = _mm512_set1_epi32(255);
+    for (k, coefficients) in coefficients.chunks_exact(windows.pitch()).enumerate() {
         for (group, coefficients) in coefficients.chunks(TAPS).enumerate() {
-            for (sum, rows) in sums.iter_mut().zip(rows.chunks_exact(16)).take(vectors) {
+            let first = k * stride + group * TAPS * step;
+            let mut bytes = [[_mm512_setzero_si512(); 4]; VECTORS];
+            for (bytes, begins) in bytes.iter_mut().zip(begins.chunks_exact(LANES)) {
                 // SAFETY: each row has 64 bytes from its last coefficient's pixel on.
-                let bytes = unsafe { transposed(rows, group * TAPS * step, step, order) };
-                for (&bytes, coefficients) in bytes.iter().zip(coefficients.as_chunks::<4>().0) {
-                    let pixels = [
-                        _mm512_and_si512(bytes, byte),
-                        _mm512_and_si512(_mm512_srli_epi32::<8>(bytes), byte),
-                        _mm512_and_si512(_mm512_srli_epi32::<16>(bytes), byte),
-                        _mm512_srli_epi32::<24>(bytes),
-                    ];
-                    for (&pixels, &coefficient) in pixels.iter().zip(coefficients) {
-                        *sum = _mm512_fmadd_ps(_mm512_set1_ps(coefficient), _mm512_cvtepi32_ps(pixels), *sum);
-                    }
+                *bytes = unsafe { transposed(begins, first, step, order) };
+            }
+            let words = coefficients.as_chunks::<4>().0;
+            // A constant number, so that all vectors stay in registers.
+            for i in 0..TAPS / 4 {
+                if i == words.len() {
+                    break;
+                }
+                let [a, b, c, d] = words[i];
+                for (chain, bytes) in chains.iter_mut().zip(&bytes) {
+                    let pixels = _mm512_cvtepi32_ps(_mm512_and_si512(bytes[i], byte));
+                    *chain = _mm512_fmadd_ps(_mm512_set1_ps(a), pixels, *chain);
+                }
+                for (chain, bytes) in chains.iter_mut().zip(&bytes) {
+                    let pixels = _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_srli_epi32::<8>(bytes[i]), byte));
+                    *chain = _mm512_fmadd_ps(_mm512_set1_ps(b), pixels, *chain);
+                }
+                for (chain, bytes) in chains.iter_mut().zip(&bytes) {
+                    let pixels = _mm512_cvtepi32_ps(_mm512_and_si512(_mm512_srli_epi32::<16>(bytes[i]), byte));
+                    *chain = _mm512_fmadd_ps(_mm512_set1_ps(c), pixels, *chain);
+                }
+                for (chain, bytes) in chains.iter_mut().zip(&bytes) {
+                    let pixels = _mm512_cvtepi32_ps(_mm512_srli_epi32::<24>(bytes[i]));
+                    *chain = _mm512_fmadd_ps(_mm512_set1_ps(d), pixels, *chain);
                 }
             }
         }
     }
-    let mut lanes = [0.0_f32; AT_ONCE];
-    for (lanes, &sum) in lanes.chunks_exact_mut(16).zip(&sums) {
-        // SAFETY: `lanes` is 16 values.
-        unsafe { _mm512_storeu_ps(lanes.as_mut_ptr(), sum) };
+    for (sums, &chain) in sums.chunks_exact_mut(LANES).zip(&chains) {
+        // SAFETY: `sums` is 16 values.
+        unsafe { _mm512_storeu_ps(sums.as_mut_ptr(), chain) };
     }
-    lanes
 }
 
 /// The bytes `first`, `first + step` and so on of 16 rows: byte i % 4 of lane c of vector i / 4 is byte i of row c.
 ///
 /// # Safety
-/// There are 16 rows, of at least `first + 64` bytes; as for [`sums`].
+/// There are 16 rows, of at least `first + 64` bytes; as for [`add`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 #[inline]
-unsafe fn transposed(rows: &[&[u8]], first: usize, step: usize, order: __m512i) -> [__m512i; 4] {
+unsafe fn transposed(begins: &[*const u8], first: usize, step: usize, order: __m512i) -> [__m512i; 4] {
     // Row 4 i + g in 128 bits number i of vector g.
     let mut quarters = [_mm512_setzero_si512(); 4];
     for (g, quarter) in quarters.iter_mut().enumerate() {
@@ -75,7 +100,7 @@ unsafe fn transposed(rows: &[&[u8]], first: usize, step: usize, order: __m512i) 
         for (i, part) in parts.iter_mut().enumerate() {
             // SAFETY: 4 i + g < 16, and the row has 64 bytes from `first` on.
             *part = unsafe {
-                let from = rows.get_unchecked(4 * i + g).as_ptr().add(first);
+                let from = begins.get_unchecked(4 * i + g).add(first);
                 if step == 1 {
                     _mm_loadu_si128(from.cast())
                 } else {
