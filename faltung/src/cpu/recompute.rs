@@ -9,9 +9,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
-use kernels_gpu::abi::border::{OUTSIDE, map};
-
 use super::finish::Results;
+use super::line::{LineMap, image_rows};
 use super::simd::{Level, Simd, Work};
 use crate::Problem;
 
@@ -62,13 +61,16 @@ impl<'a> Recompute<'a> {
     /// Calls `set` with the index of each place and its result before rounding to an integer. A place is a row and an
     /// interleaved column of the result. The sums have the bits of the ordered sums.
     pub(super) fn values(&self, places: &[(usize, usize)], mut set: impl FnMut(usize, f32)) {
-        // Windows that lie in the image are read in place.
-        let (inside, beside): (Vec<usize>, Vec<usize>) = (0..places.len()).partition(|&i| self.is_inside(places[i]));
-        let mut copies = Copies::default();
-        for (numbers, inside) in [(inside, true), (beside, false)] {
+        let mut parts: [Vec<usize>; Part::COUNT] = Default::default();
+        for (number, &place) in places.iter().enumerate() {
+            parts[self.part(place) as usize].push(number);
+        }
+        let mut copy = Vec::new();
+        for (part, numbers) in parts.iter().enumerate() {
             for numbers in numbers.chunks(AT_ONCE) {
                 let places = numbers.iter().map(|&number| places[number]);
-                let sums = if inside { self.sums_inside(places) } else { self.sums_of_copies(&mut copies, places) };
+                let is_inside = part == Part::Inside as usize;
+                let sums = if is_inside { self.sums_inside(places) } else { self.sums_of_copy(&mut copy, places) };
                 for (&number, sum) in numbers.iter().zip(sums) {
                     set(number, self.problem.finish(sum));
                 }
@@ -76,97 +78,74 @@ impl<'a> Recompute<'a> {
         }
     }
 
-    /// The sums of up to [`AT_ONCE`] places whose windows lie in the image.
+    /// The sums of up to [`AT_ONCE`] places whose windows lie in the image. They are read in place.
     fn sums_inside(&self, places: impl ExactSizeIterator<Item = (usize, usize)>) -> [f32; AT_ONCE] {
         let (row, step) = (self.problem.row_values(), self.problem.format().channels);
         let (above, before) = self.problem.origin();
-        let mut sums = [0.0; AT_ONCE];
-        let windows = WindowRows::new(
-            self,
-            &self.coefficients,
+        self.sums(
             row,
             places.map(|(y, x)| {
-                assert!(self.is_inside((y, x)), "the window of {:?} is not in the image", (y, x));
-                self.image[(y - above) * row + x - before * step..].as_ptr()
+                assert!(self.part((y, x)) == Part::Inside, "the window of {:?} is not in the image", (y, x));
+                &self.image[(y - above) * row + x - before * step..]
             }),
-        );
-        // SAFETY: each window lies in the image, with SPARE bytes after its last row, as asserted.
+        )
+    }
+
+    /// The sums of up to [`AT_ONCE`] places, from a copy of the pixels under all of their windows. It has the border.
+    fn sums_of_copy(
+        &self,
+        copy: &mut Vec<u8>,
+        places: impl ExactSizeIterator<Item = (usize, usize)> + Clone,
+    ) -> [f32; AT_ONCE] {
+        let (mut top, mut bottom, mut left, mut right) = (usize::MAX, 0, usize::MAX, 0);
+        for (y, x) in places.clone() {
+            (top, bottom, left, right) = (top.min(y), bottom.max(y), left.min(x), right.max(x));
+        }
+        let (problem, span) = (self.problem, right + 1 - left);
+        let pitch = span + (problem.window().width() - 1) * problem.format().channels;
+        let (map, rows) = (LineMap::new(problem, left, span), image_rows(problem, top, bottom + 1 - top));
+        copy.resize(rows.len() * pitch + SPARE, 0);
+        for (line, &row) in copy.chunks_exact_mut(pitch).zip(&rows) {
+            map.fill_bytes(problem, self.image, row, line);
+        }
+        self.sums(pitch, places.map(|(y, x)| &copy[(y - top) * pitch + x - left..]))
+    }
+
+    /// The sums of up to [`AT_ONCE`] windows. Each slice begins with the first pixel of a window. A row of a window is
+    /// `stride` bytes after the row before.
+    fn sums<'w>(&self, stride: usize, windows: impl ExactSizeIterator<Item = &'w [u8]>) -> [f32; AT_ONCE] {
+        let (window, step) = (self.problem.window(), self.problem.format().channels);
+        let needed = (window.height() - 1) * stride + (window.width() - 1) * step + 1 + SPARE;
+        let (mut begins, count) = ([std::ptr::null(); AT_ONCE], windows.len());
+        for (begin, pixels) in begins.iter_mut().zip(windows) {
+            *begin = pixels[..needed].as_ptr();
+        }
+        let (used, unused) = begins.split_at_mut(count);
+        unused.fill(used[0]);
+        let windows = Windows { begins, count, stride, step, coefficients: &self.coefficients, width: window.width() };
+        let mut sums = [0.0; AT_ONCE];
+        // SAFETY: all bytes of each window and SPARE more are there, as the index above has checked.
         unsafe { windows.add_to(self.level, &mut sums) };
         sums
     }
 
-    /// The sums of up to [`AT_ONCE`] places, from copies of the rows of their windows.
-    fn sums_of_copies(
-        &self,
-        Copies { rows, columns }: &mut Copies,
-        places: impl ExactSizeIterator<Item = (usize, usize)> + Clone,
-    ) -> [f32; AT_ONCE] {
-        let (width, step) = (self.problem.window().width(), self.problem.format().channels);
-        let length = (width - 1) * step + 1 + SPARE;
-        rows.resize(AT_ONCE * length, 0);
-        columns.clear();
-        for (_, x) in places.clone() {
-            self.push_columns(columns, x);
-        }
-        let mut sums = [0.0; AT_ONCE];
-        for (k, coefficients) in self.coefficients.chunks_exact(width.next_multiple_of(4)).enumerate() {
-            let copies = rows.chunks_exact_mut(length).zip(columns.chunks_exact(width));
-            for ((copy, columns), (y, x)) in copies.zip(places.clone()) {
-                self.copy_row(copy, columns, self.row(y, k), x);
-            }
-            let begins = rows.chunks_exact(length).map(<[u8]>::as_ptr).take(places.len());
-            let windows = WindowRows::new(self, coefficients, 0, begins);
-            // SAFETY: the rows are one, and each copy has SPARE bytes after its pixels.
-            unsafe { windows.add_to(self.level, &mut sums) };
-        }
-        sums
-    }
-
-    /// Whether the window of a place lies in the image, with [`SPARE`] bytes after its last row.
-    fn is_inside(&self, (y, x): (usize, usize)) -> bool {
+    /// Where the window of a place lies. Inside means that the image has [`SPARE`] bytes after its last row.
+    fn part(&self, (y, x): (usize, usize)) -> Part {
         let (problem, step) = (self.problem, self.problem.format().channels);
         let (above, before) = (problem.origin().0, problem.origin().1 * step);
         let (bottom, span) = (y + problem.window().height(), (problem.window().width() - 1) * step + 1);
-        y >= above
-            && bottom <= problem.height() + above
-            && x >= before
-            && x - before + span <= problem.row_values()
-            && (bottom - above - 1) * problem.row_values() + x - before + span + SPARE <= self.image.len()
-    }
-
-    /// The row of the image under row `k` of the window of output row `y`, or [`OUTSIDE`].
-    fn row(&self, y: usize, k: usize) -> i32 {
-        let row = (y + k) as i32 - self.problem.origin().0 as i32;
-        map(self.problem.border().mode().code(), row, self.problem.height() as i32)
-    }
-
-    /// Appends the columns of the image under the window of value `x`, or [`OUTSIDE`].
-    fn push_columns(&self, columns: &mut Vec<i32>, x: usize) {
-        let (problem, code) = (self.problem, self.problem.border().mode().code());
-        let first = (x / problem.format().channels) as i32 - problem.origin().1 as i32;
-        columns.extend((first..first + problem.window().width() as i32).map(|c| map(code, c, problem.width() as i32)));
-    }
-
-    /// Copies the values under a row of the window of value `x`, which are in these columns of row `row` of the image.
-    fn copy_row(&self, copy: &mut [u8], columns: &[i32], row: i32, x: usize) {
-        let (problem, step) = (self.problem, self.problem.format().channels);
-        let outside = problem.border().value() as u8;
-        if row == OUTSIDE {
-            copy.fill(outside);
-            return;
-        }
-        let row = &self.image[row as usize * problem.row_values()..][..problem.row_values()];
-        let channel = x % step;
-        // Those inside follow one another.
-        let width = columns.len() as i32;
-        let first = (x / step) as i32 - problem.origin().1 as i32;
-        let inside = (-first).clamp(0, width) as usize..(problem.width() as i32 - first).clamp(0, width) as usize;
-        if !inside.is_empty() {
-            let (from, span) = (columns[inside.start] as usize * step + channel, (inside.len() - 1) * step + 1);
-            copy[inside.start * step..][..span].copy_from_slice(&row[from..][..span]);
-        }
-        for l in (0..inside.start).chain(inside.end..columns.len()) {
-            copy[l * step] = if columns[l] == OUTSIDE { outside } else { row[columns[l] as usize * step + channel] };
+        if x < before {
+            Part::Left
+        } else if x - before + span > problem.row_values() {
+            Part::Right
+        } else if y < above {
+            Part::Top
+        } else if bottom > problem.height() + above
+            || (bottom - above - 1) * problem.row_values() + x - before + span + SPARE > self.image.len()
+        {
+            Part::Bottom
+        } else {
+            Part::Inside
         }
     }
 }
@@ -176,16 +155,22 @@ pub(super) fn has_lanes(level: Level) -> bool {
     matches!(level, Level::Avx2 | Level::Avx512) && level.is_available()
 }
 
-/// Rows of the windows that are computed at once, copied with the border.
-#[derive(Default)]
-struct Copies {
-    rows: Vec<u8>,
-    /// The columns of the image under each window, or [`OUTSIDE`].
-    columns: Vec<i32>,
+/// Where a window lies: inside the image, or over an edge. Windows over the same edge have few pixels under them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Inside,
+    Left,
+    Right,
+    Top,
+    Bottom,
 }
 
-/// Rows of up to [`AT_ONCE`] windows.
-struct WindowRows<'a> {
+impl Part {
+    const COUNT: usize = 5;
+}
+
+/// Up to [`AT_ONCE`] windows.
+struct Windows<'a> {
     /// The first pixel of each window. Unused entries repeat the first one.
     begins: [*const u8; AT_ONCE],
     /// Windows.
@@ -194,36 +179,19 @@ struct WindowRows<'a> {
     stride: usize,
     /// Bytes from a pixel of a row to the next.
     step: usize,
-    /// The coefficients of the rows. Each row is zero-padded to [`pitch`](Self::pitch) values.
+    /// The coefficients. Each row is zero-padded to [`pitch`](Self::pitch) values.
     coefficients: &'a [f32],
     /// The coefficients of a row.
     width: usize,
 }
 
-impl<'a> WindowRows<'a> {
-    /// Rows of windows of `recompute`, with these coefficients.
-    fn new(
-        recompute: &Recompute<'_>,
-        coefficients: &'a [f32],
-        stride: usize,
-        windows: impl ExactSizeIterator<Item = *const u8>,
-    ) -> Self {
-        let (width, step) = (recompute.problem.window().width(), recompute.problem.format().channels);
-        let (mut begins, count) = ([std::ptr::null(); AT_ONCE], windows.len());
-        for (to, begin) in begins.iter_mut().zip(windows) {
-            *to = begin;
-        }
-        let (used, rest) = begins.split_at_mut(count);
-        rest.fill(used[0]);
-        Self { begins, count, stride, step, coefficients, width }
-    }
-
+impl Windows<'_> {
     /// Coefficients from a row to the next.
     fn pitch(&self) -> usize {
         self.width.next_multiple_of(4)
     }
 
-    /// Adds the products of the rows to the sum of each window, in order.
+    /// Adds the products of each window to its sum, in order.
     ///
     /// # Safety
     /// Each row of each window is valid for reads up to its last pixel and of [`SPARE`] bytes more.

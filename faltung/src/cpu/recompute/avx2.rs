@@ -2,20 +2,20 @@
 
 use std::arch::x86_64::*;
 
-use super::{AT_ONCE, WindowRows};
+use super::{AT_ONCE, Windows};
 
 /// Windows of a vector, and coefficients at once.
 const LANES: usize = 8;
 /// Vectors at once, as a step of a chain waits for the one before.
 const VECTORS: usize = 4;
 
-/// [`WindowRows::add_to`].
+/// [`Windows::add_to`].
 ///
 /// # Safety
 /// - The CPU has AVX2 and FMA.
-/// - As for [`WindowRows::add_to`].
+/// - As for [`Windows::add_to`].
 #[target_feature(enable = "avx2,fma")]
-pub(super) unsafe fn add(windows: &WindowRows<'_>, sums: &mut [f32; AT_ONCE]) {
+pub(super) unsafe fn add(windows: &Windows<'_>, sums: &mut [f32; AT_ONCE]) {
     let groups = windows.begins.as_chunks::<{ LANES * VECTORS }>().0.iter();
     let sums = sums.as_chunks_mut::<{ LANES * VECTORS }>().0;
     for (begins, sums) in groups.zip(sums).take(windows.count.div_ceil(LANES * VECTORS)) {
@@ -29,12 +29,8 @@ pub(super) unsafe fn add(windows: &WindowRows<'_>, sums: &mut [f32; AT_ONCE]) {
 /// # Safety
 /// As for [`add`].
 #[target_feature(enable = "avx2,fma")]
-unsafe fn add_vectors(
-    windows: &WindowRows<'_>,
-    begins: &[*const u8; LANES * VECTORS],
-    sums: &mut [f32; LANES * VECTORS],
-) {
-    let &WindowRows { stride, step, coefficients, .. } = windows;
+unsafe fn add_vectors(windows: &Windows<'_>, begins: &[*const u8; LANES * VECTORS], sums: &mut [f32; LANES * VECTORS]) {
+    let &Windows { stride, step, coefficients, .. } = windows;
     // Byte `i * step` of 32 as byte i, from the first and from the second 16 bytes. The first bit makes a 0.
     let mut order = [[0x80_u8; 16]; 2];
     for i in 0..LANES {
@@ -51,7 +47,7 @@ unsafe fn add_vectors(
         for (group, coefficients) in coefficients.chunks(LANES).enumerate() {
             let first = k * stride + group * LANES * step;
             for (chain, begins) in chains.iter_mut().zip(begins.chunks_exact(LANES)) {
-                // SAFETY: each row has 64 bytes from its last coefficient's pixel on.
+                // SAFETY: each row of a window has SPARE bytes after its last pixel.
                 let bytes = unsafe { transposed(begins, first, step, order) };
                 for (pair, coefficients) in bytes.into_iter().zip(coefficients.chunks_exact(2)) {
                     let pixels = [pair, _mm_srli_si128::<8>(pair)];

@@ -2,20 +2,20 @@
 
 use std::arch::x86_64::*;
 
-use super::{AT_ONCE, WindowRows};
+use super::{AT_ONCE, Windows};
 
 /// Windows of a vector.
 const LANES: usize = 16;
 /// Coefficients at once: the bytes of 128 bits.
 const TAPS: usize = 16;
 
-/// [`WindowRows::add_to`].
+/// [`Windows::add_to`].
 ///
 /// # Safety
 /// - The CPU has AVX-512 F, BW, VL and VBMI.
-/// - As for [`WindowRows::add_to`].
+/// - As for [`Windows::add_to`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,fma")]
-pub(super) unsafe fn add(windows: &WindowRows<'_>, sums: &mut [f32; AT_ONCE]) {
+pub(super) unsafe fn add(windows: &Windows<'_>, sums: &mut [f32; AT_ONCE]) {
     // SAFETY: this function requires what `add_vectors` does.
     unsafe {
         match windows.count.div_ceil(LANES) {
@@ -31,8 +31,8 @@ pub(super) unsafe fn add(windows: &WindowRows<'_>, sums: &mut [f32; AT_ONCE]) {
 /// # Safety
 /// As for [`add`].
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,fma")]
-unsafe fn add_vectors<const VECTORS: usize>(windows: &WindowRows<'_>, sums: &mut [f32; AT_ONCE]) {
-    let &WindowRows { ref begins, stride, coefficients, step, .. } = windows;
+unsafe fn add_vectors<const VECTORS: usize>(windows: &Windows<'_>, sums: &mut [f32; AT_ONCE]) {
+    let &Windows { ref begins, stride, coefficients, step, .. } = windows;
     // Every byte that is `step` from the one before.
     let mut order = [0_u8; 64];
     for (at, byte) in order.iter_mut().enumerate() {
@@ -51,7 +51,7 @@ unsafe fn add_vectors<const VECTORS: usize>(windows: &WindowRows<'_>, sums: &mut
             let first = k * stride + group * TAPS * step;
             let mut bytes = [[_mm512_setzero_si512(); 4]; VECTORS];
             for (bytes, begins) in bytes.iter_mut().zip(begins.chunks_exact(LANES)) {
-                // SAFETY: each row has 64 bytes from its last coefficient's pixel on.
+                // SAFETY: each row of a window has SPARE bytes after its last pixel.
                 *bytes = unsafe { transposed(begins, first, step, order) };
             }
             let words = coefficients.as_chunks::<4>().0;
