@@ -100,7 +100,7 @@ impl Method {
         let column: Vec<f32> = factors.column().iter().map(|&value| (f64::from(value) * unit) as f32).collect();
         let row = bytes.map_or_else(|| Row::Floats(factors.row().to_vec()), Row::Bytes);
         let certainty = if problem.required_class() == Accuracy::Exact {
-            Some(Certainty::of(problem, &column, &row)?)
+            Some(Certainty::of(level, problem, &column, &row)?)
         } else {
             None
         };
@@ -186,7 +186,7 @@ struct Certainty {
 
 impl Certainty {
     /// None if the error is too large for anything to be certain, or not known.
-    fn of(problem: &Problem, column: &[f32], row: &Row) -> Option<Self> {
+    fn of(level: Level, problem: &Problem, column: &[f32], row: &Row) -> Option<Self> {
         let ordered = DirectSum::of(problem)?;
         // An ordered `f32` sum of 16-bit pixels has too few digits behind the point to prove much.
         if problem.format().input != PixelType::U8 {
@@ -229,7 +229,7 @@ impl Certainty {
         let mut partial_sums = None;
         let largest = radius(ordered.error());
         if is_positive && problem.is_plain() && uncertain_part > GRADED {
-            if uncertain_part * problem.window().coefficients().len() as f64 > DECIDED {
+            if uncertain_part * problem.window().coefficients().len() as f64 > decided(level) {
                 partial_sums = Some(Box::new(PartialSums::new(problem, column, error * 1.001, largest)));
             }
             let below = |sum: f64| ordered.sum_error_below(most, sum);
@@ -260,8 +260,10 @@ fn residual(problem: &Problem, column: &[f32], row: &Row) -> f64 {
 /// Where a larger part of the results is uncertain, the limits are graded: that takes longer for each result.
 pub(super) const GRADED: f64 = 0.002;
 /// Where recomputation takes more multiply-adds for each result, partial sums decide most uncertain results. A Gaussian
-/// of 31 x 31 takes less, one of 63 x 63 takes more.
-const DECIDED: f64 = 30.0;
+/// of 47 x 47 takes less than both numbers, one of 81 x 81 takes more.
+fn decided(level: Level) -> f64 {
+    if level.has_byte_instructions() { 300.0 } else { 100.0 }
+}
 
 /// How far a sum of fused multiply-adds of `coefficients` and values of at most `most` can be from the exact one.
 fn rounding(coefficients: &[f32], most: f64) -> f64 {

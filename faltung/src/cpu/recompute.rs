@@ -1,8 +1,8 @@
 //! Uncertain integer results of an image of bytes, computed again in the order of the contract.
 //!
 //! A result is one chain of dependent multiply-adds, so several results are computed at once. With AVX2 and AVX-512
-//! VBMI each is a lane of a vector: the bytes of 8 or 16 windows are loaded and transposed. Other CPUs use [`CHAINS`]
-//! scalar chains.
+//! VBMI each is a lane of a vector: 16 bytes of each of 8 or 16 windows are loaded and transposed. Other CPUs use
+//! [`CHAINS`] scalar chains.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

@@ -4,10 +4,12 @@ use std::arch::x86_64::*;
 
 use super::{AT_ONCE, Windows};
 
-/// Windows of a vector, and coefficients at once.
+/// Windows of a vector.
 const LANES: usize = 8;
 /// Vectors at once, as a step of a chain waits for the one before.
 const VECTORS: usize = 4;
+/// Coefficients at once: the bytes of 128 bits.
+const TAPS: usize = 16;
 
 /// [`Windows::add_to`].
 ///
@@ -31,31 +33,44 @@ pub(super) unsafe fn add(windows: &Windows<'_>, sums: &mut [f32; AT_ONCE]) {
 #[target_feature(enable = "avx2,fma")]
 unsafe fn add_vectors(windows: &Windows<'_>, begins: &[*const u8; LANES * VECTORS], sums: &mut [f32; LANES * VECTORS]) {
     let &Windows { stride, step, coefficients, .. } = windows;
-    // Byte `i * step` of 32 as byte i, from the first and from the second 16 bytes. The first bit makes a 0.
-    let mut order = [[0x80_u8; 16]; 2];
-    for i in 0..LANES {
+    // Byte `i * step` of 64 as byte i, from each 16 bytes. The first bit makes a 0.
+    let mut order = [[0x80_u8; 16]; 4];
+    for i in 0..TAPS {
         order[i * step / 16][i] = (i * step % 16) as u8;
     }
-    // SAFETY: each is 16 bytes.
-    let order = unsafe { [_mm_loadu_si128(order[0].as_ptr().cast()), _mm_loadu_si128(order[1].as_ptr().cast())] };
     let mut chains = [_mm256_setzero_ps(); VECTORS];
     for (chain, sums) in chains.iter_mut().zip(sums.chunks_exact(LANES)) {
         // SAFETY: `sums` is eight values.
         *chain = unsafe { _mm256_loadu_ps(sums.as_ptr()) };
     }
+    let byte = _mm256_set1_epi32(255);
     for (k, coefficients) in coefficients.chunks_exact(windows.pitch()).enumerate() {
-        for (group, coefficients) in coefficients.chunks(LANES).enumerate() {
-            let first = k * stride + group * LANES * step;
-            for (chain, begins) in chains.iter_mut().zip(begins.chunks_exact(LANES)) {
+        for (group, coefficients) in coefficients.chunks(TAPS).enumerate() {
+            let first = k * stride + group * TAPS * step;
+            let mut bytes = [[_mm256_setzero_si256(); 4]; VECTORS];
+            for (bytes, begins) in bytes.iter_mut().zip(begins.chunks_exact(LANES)) {
                 // SAFETY: each row of a window has SPARE bytes after its last pixel.
-                let bytes = unsafe { transposed(begins, first, step, order) };
-                for (pair, coefficients) in bytes.into_iter().zip(coefficients.chunks_exact(2)) {
-                    let pixels = [pair, _mm_srli_si128::<8>(pair)];
-                    for (pixels, &coefficient) in pixels.into_iter().zip(coefficients) {
-                        let pixels = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(pixels));
-                        *chain = _mm256_fmadd_ps(_mm256_set1_ps(coefficient), pixels, *chain);
-                    }
+                *bytes = unsafe { transposed(begins, first, step, &order) };
+            }
+            let words = coefficients.as_chunks::<4>().0;
+            // A constant number, so that the loop is unrolled.
+            for i in 0..TAPS / 4 {
+                if i == words.len() {
+                    break;
                 }
+                macro_rules! add {
+                    ($number:literal) => {
+                        let coefficient = _mm256_set1_ps(words[i][$number]);
+                        for v in 0..VECTORS {
+                            let pixels = _mm256_and_si256(_mm256_srli_epi32::<{ 8 * $number }>(bytes[v][i]), byte);
+                            chains[v] = _mm256_fmadd_ps(coefficient, _mm256_cvtepi32_ps(pixels), chains[v]);
+                        }
+                    };
+                }
+                add!(0);
+                add!(1);
+                add!(2);
+                add!(3);
             }
         }
     }
@@ -65,36 +80,46 @@ unsafe fn add_vectors(windows: &Windows<'_>, begins: &[*const u8; LANES * VECTOR
     }
 }
 
-/// The bytes `first`, `first + step` and so on of eight rows: byte c of vector i is byte 2 i of row c, byte 8 + c
-/// is byte 2 i + 1.
+/// The bytes `first`, `first + step` and so on of eight rows: byte i % 4 of lane c of vector i / 4 is byte i of row c.
 ///
 /// # Safety
-/// There are eight rows, of at least `first + 32` bytes; as for [`add`].
+/// There are eight rows, of at least `first + 64` bytes; as for [`add`].
 #[target_feature(enable = "avx2")]
 #[inline]
-unsafe fn transposed(begins: &[*const u8], first: usize, step: usize, order: [__m128i; 2]) -> [__m128i; 4] {
-    let mut parts = [_mm_setzero_si128(); LANES];
-    for (part, begin) in parts.iter_mut().zip(begins) {
-        // SAFETY: the row has 32 bytes from `first` on.
-        *part = unsafe {
-            let from = begin.add(first);
+unsafe fn transposed(begins: &[*const u8], first: usize, step: usize, order: &[[u8; 16]; 4]) -> [__m256i; 4] {
+    // Row g in the low 128 bits of vector g, row 4 + g in the high ones.
+    let mut halves = [_mm256_setzero_si256(); 4];
+    for (g, half) in halves.iter_mut().enumerate() {
+        // SAFETY: 4 + g < 8, and the rows have 64 bytes from `first` on. Only so many are read.
+        let [low, high] = [g, 4 + g].map(|row| unsafe { begins.get_unchecked(row).add(first) });
+        // SAFETY: as above.
+        *half = unsafe {
             if step == 1 {
-                _mm_loadl_epi64(from.cast())
+                _mm256_inserti128_si256::<1>(
+                    _mm256_castsi128_si256(_mm_loadu_si128(low.cast())),
+                    _mm_loadu_si128(high.cast()),
+                )
             } else {
-                let (low, high) = (_mm_loadu_si128(from.cast()), _mm_loadu_si128(from.add(16).cast()));
-                _mm_or_si128(_mm_shuffle_epi8(low, order[0]), _mm_shuffle_epi8(high, order[1]))
+                let mut picked = _mm256_setzero_si256();
+                for (part, order) in order.iter().enumerate().take(step) {
+                    let order = _mm256_broadcastsi128_si256(_mm_loadu_si128(order.as_ptr().cast()));
+                    let bytes = _mm256_inserti128_si256::<1>(
+                        _mm256_castsi128_si256(_mm_loadu_si128(low.add(16 * part).cast())),
+                        _mm_loadu_si128(high.add(16 * part).cast()),
+                    );
+                    picked = _mm256_or_si256(picked, _mm256_shuffle_epi8(bytes, order));
+                }
+                picked
             }
         };
     }
-    let [a, b, c, d, e, f, g, h] = parts;
-    let (ab, cd) = (_mm_unpacklo_epi8(a, b), _mm_unpacklo_epi8(c, d));
-    let (ef, gh) = (_mm_unpacklo_epi8(e, f), _mm_unpacklo_epi8(g, h));
-    let (low, low_high) = (_mm_unpacklo_epi16(ab, cd), _mm_unpackhi_epi16(ab, cd));
-    let (high, high_high) = (_mm_unpacklo_epi16(ef, gh), _mm_unpackhi_epi16(ef, gh));
+    let [a, b, c, d] = halves;
+    let (ab, cd) = (_mm256_unpacklo_epi32(a, b), _mm256_unpacklo_epi32(c, d));
+    let (ab_high, cd_high) = (_mm256_unpackhi_epi32(a, b), _mm256_unpackhi_epi32(c, d));
     [
-        _mm_unpacklo_epi32(low, high),
-        _mm_unpackhi_epi32(low, high),
-        _mm_unpacklo_epi32(low_high, high_high),
-        _mm_unpackhi_epi32(low_high, high_high),
+        _mm256_unpacklo_epi64(ab, cd),
+        _mm256_unpackhi_epi64(ab, cd),
+        _mm256_unpacklo_epi64(ab_high, cd_high),
+        _mm256_unpackhi_epi64(ab_high, cd_high),
     ]
 }
