@@ -57,7 +57,7 @@ impl Method {
         let separable = separable.or_else(|| Self::separable(level, problem).filter(cheaper));
         let cost = separable.as_ref().map_or(direct, |(_, cost)| *cost);
         // The mask's transform takes long: only where it is of use.
-        let fft = || if Fft::cost(problem) < cost { Fft::new(level, problem) } else { None };
+        let fft = || if Fft::cost(level, problem) < cost { Fft::new(level, problem) } else { None };
         match (separable, fft()) {
             (_, Some(fft)) => Self::Fft(Box::new(fft)),
             (Some((separable, _)), None) => separable,

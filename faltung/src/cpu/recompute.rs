@@ -12,16 +12,64 @@ mod avx512;
 use super::finish::Results;
 use super::line::{LineMap, image_rows};
 use super::simd::{Level, Simd, Work};
-use crate::Problem;
+use crate::{Mask, Problem};
 
 /// Scalar chains at once. A step of a chain waits some four cycles for the one before, and two steps begin in a cycle.
 const CHAINS: usize = 8;
 
 /// Results at once: four vectors of AVX-512.
-const AT_ONCE: usize = 64;
+pub(super) const AT_ONCE: usize = 64;
 
 /// Bytes that must be readable after the last pixel of a window's row: 64 are loaded at once.
-const SPARE: usize = 64;
+pub(super) const SPARE: usize = 64;
+
+/// The ordered sums of windows of bytes.
+#[derive(Debug)]
+pub(super) struct OrderedSums {
+    level: Level,
+    /// The coefficients, each row zero-padded to a multiple of four. A padding product is +0. It changes no sum.
+    coefficients: Vec<f32>,
+    width: usize,
+    height: usize,
+}
+
+impl OrderedSums {
+    /// For the windows of a mask.
+    pub(super) fn new(level: Level, window: &Mask) -> Self {
+        let (width, height) = (window.width(), window.height());
+        let mut coefficients = Vec::with_capacity(height * width.next_multiple_of(4));
+        for row in window.coefficients().chunks_exact(width) {
+            coefficients.extend_from_slice(row);
+            coefficients.resize(coefficients.len().next_multiple_of(4), 0.0);
+        }
+        Self { level, coefficients, width, height }
+    }
+
+    /// The sums of up to [`AT_ONCE`] windows. Each slice begins with the first pixel of a window. Pixels of a row are
+    /// `step` bytes apart, rows are `stride` bytes apart.
+    ///
+    /// # Panics
+    /// If there is no window, or a slice has less than [`SPARE`] bytes after its last pixel.
+    pub(super) fn of<'w>(
+        &self,
+        stride: usize,
+        step: usize,
+        windows: impl ExactSizeIterator<Item = &'w [u8]>,
+    ) -> [f32; AT_ONCE] {
+        let needed = (self.height - 1) * stride + (self.width - 1) * step + 1 + SPARE;
+        let (mut begins, count) = ([std::ptr::null(); AT_ONCE], windows.len());
+        for (begin, pixels) in begins.iter_mut().zip(windows) {
+            *begin = pixels[..needed].as_ptr();
+        }
+        let (used, unused) = begins.split_at_mut(count);
+        unused.fill(used[0]);
+        let windows = Windows { begins, count, stride, step, coefficients: &self.coefficients, width: self.width };
+        let mut sums = [0.0; AT_ONCE];
+        // SAFETY: all bytes of each window and SPARE more are there, as the index above has checked.
+        unsafe { windows.add_to(self.level, &mut sums) };
+        sums
+    }
+}
 
 /// The image and the filter of results that are computed again.
 pub(super) struct Recompute<'a> {
@@ -29,23 +77,13 @@ pub(super) struct Recompute<'a> {
     problem: &'a Problem,
     /// The image.
     image: &'a [u8],
-    /// The instructions.
-    level: Level,
-    /// The window's coefficients, each row zero-padded to a multiple of four. A padding product is +0. It changes no
-    /// sum.
-    coefficients: Vec<f32>,
+    sums: OrderedSums,
 }
 
 impl<'a> Recompute<'a> {
     /// For results of `image`.
     pub(super) fn new(problem: &'a Problem, image: &'a [u8], level: Level) -> Self {
-        let width = problem.window().width();
-        let mut coefficients = Vec::with_capacity(problem.window().height() * width.next_multiple_of(4));
-        for row in problem.window().coefficients().chunks_exact(width) {
-            coefficients.extend_from_slice(row);
-            coefficients.resize(coefficients.len().next_multiple_of(4), 0.0);
-        }
-        Self { problem, image, level, coefficients }
+        Self { problem, image, sums: OrderedSums::new(level, problem.window()) }
     }
 
     /// Computes some results of a block again: row and column of each in the block, whose first output is value `left`
@@ -82,13 +120,11 @@ impl<'a> Recompute<'a> {
     fn sums_inside(&self, places: impl ExactSizeIterator<Item = (usize, usize)>) -> [f32; AT_ONCE] {
         let (row, step) = (self.problem.row_values(), self.problem.format().channels);
         let (above, before) = self.problem.origin();
-        self.sums(
-            row,
-            places.map(|(y, x)| {
-                assert!(self.part((y, x)) == Part::Inside, "the window of {:?} is not in the image", (y, x));
-                &self.image[(y - above) * row + x - before * step..]
-            }),
-        )
+        let windows = places.map(|(y, x)| {
+            assert!(self.part((y, x)) == Part::Inside, "the window of {:?} is not in the image", (y, x));
+            &self.image[(y - above) * row + x - before * step..]
+        });
+        self.sums.of(row, step, windows)
     }
 
     /// The sums of up to [`AT_ONCE`] places, from a copy of the pixels under all of their windows. It has the border.
@@ -102,31 +138,14 @@ impl<'a> Recompute<'a> {
             (top, bottom, left, right) = (top.min(y), bottom.max(y), left.min(x), right.max(x));
         }
         let (problem, span) = (self.problem, right + 1 - left);
-        let pitch = span + (problem.window().width() - 1) * problem.format().channels;
+        let step = problem.format().channels;
+        let pitch = span + (problem.window().width() - 1) * step;
         let (map, rows) = (LineMap::new(problem, left, span), image_rows(problem, top, bottom + 1 - top));
         copy.resize(rows.len() * pitch + SPARE, 0);
         for (line, &row) in copy.chunks_exact_mut(pitch).zip(&rows) {
             map.fill_bytes(problem, self.image, row, line);
         }
-        self.sums(pitch, places.map(|(y, x)| &copy[(y - top) * pitch + x - left..]))
-    }
-
-    /// The sums of up to [`AT_ONCE`] windows. Each slice begins with the first pixel of a window. A row of a window is
-    /// `stride` bytes after the row before.
-    fn sums<'w>(&self, stride: usize, windows: impl ExactSizeIterator<Item = &'w [u8]>) -> [f32; AT_ONCE] {
-        let (window, step) = (self.problem.window(), self.problem.format().channels);
-        let needed = (window.height() - 1) * stride + (window.width() - 1) * step + 1 + SPARE;
-        let (mut begins, count) = ([std::ptr::null(); AT_ONCE], windows.len());
-        for (begin, pixels) in begins.iter_mut().zip(windows) {
-            *begin = pixels[..needed].as_ptr();
-        }
-        let (used, unused) = begins.split_at_mut(count);
-        unused.fill(used[0]);
-        let windows = Windows { begins, count, stride, step, coefficients: &self.coefficients, width: window.width() };
-        let mut sums = [0.0; AT_ONCE];
-        // SAFETY: all bytes of each window and SPARE more are there, as the index above has checked.
-        unsafe { windows.add_to(self.level, &mut sums) };
-        sums
+        self.sums.of(pitch, step, places.map(|(y, x)| &copy[(y - top) * pitch + x - left..]))
     }
 
     /// Where the window of a place lies. Inside means that the image has [`SPARE`] bytes after its last row.

@@ -28,6 +28,7 @@ pub(crate) mod transform;
 
 use std::sync::OnceLock;
 
+use super::recompute::OrderedSums;
 use super::simd::Level;
 use super::tile::Window;
 use super::{Cut, try_in_blocks};
@@ -36,14 +37,13 @@ use crate::spares::Spares;
 use crate::{Accuracy, ErrorBound, Mask, PixelFormat, PixelType, Problem, Result};
 use error::Bounds;
 use load::Place;
+use recompute::{are_bytes, times_direct};
 use size::TileSize;
 use tile::Scratch;
 use transform::{Spectrum, Transform};
 
 /// Masks with fewer coefficients have no use for an FFT, and their error bound leaves it no room.
 const LEAST_COEFFICIENTS: usize = 4;
-/// Where a larger part of the results is expected to be computed again, all may as well be computed directly.
-const MOST_UNCERTAIN: f64 = 0.125;
 
 /// A mask's spectrum, for images of one size.
 pub(super) struct Fft {
@@ -54,6 +54,8 @@ pub(super) struct Fft {
     magnitudes: OnceLock<Spectrum>,
     /// The mask for tiles that are computed directly, one channel at a time.
     window: Window,
+    /// What computes results again, for images of bytes.
+    sums_of_bytes: Option<OrderedSums>,
     bounds: Bounds,
     level: Level,
     scratch: Spares<Scratch>,
@@ -68,7 +70,10 @@ impl Fft {
         }
         let is_served = match problem.format().output {
             PixelType::F32 => problem.accuracy() != Accuracy::Exact,
-            _ => uncertain_part(problem, fft.bounds.direct.as_ref()) <= MOST_UNCERTAIN,
+            _ => {
+                // Where a larger part is computed again, all may as well be computed directly.
+                uncertain_part(problem, fft.bounds.direct.as_ref()) * times_direct(level, problem) <= 1.0
+            }
         };
         is_served.then_some(fft)
     }
@@ -82,6 +87,7 @@ impl Fft {
             transform,
             magnitudes: OnceLock::new(),
             window: Window::new(&problem.one_plane(problem.accuracy())),
+            sums_of_bytes: are_bytes(problem).then(|| OrderedSums::new(level, problem.window())),
             bounds: Bounds::new(problem, size.width, size.height),
             level,
             scratch: Spares::default(),
@@ -129,13 +135,13 @@ impl Fft {
 
     /// The time of a value of the result, in multiply-adds of the direct method, which takes one for each coefficient.
     /// Infinite where [`new`](Self::new) gives None for the mask or the sizes.
-    pub(super) fn cost(problem: &Problem) -> f64 {
+    pub(super) fn cost(level: Level, problem: &Problem) -> f64 {
         let Some(size) = eligible_size(problem) else { return f64::INFINITY };
         let direct = DirectSum::of(problem);
         let is_exact = direct.as_ref().is_some_and(|direct| direct.exact_unit().is_some());
         let has_rounding = problem.format().output != PixelType::F32 && !is_exact;
         let uncertain = if has_rounding { uncertain_part(problem, direct.as_ref()) } else { 0.0 };
-        let again = uncertain * problem.window().coefficients().len() as f64 * recompute::TIMES_DIRECT;
+        let again = uncertain * problem.window().coefficients().len() as f64 * times_direct(level, problem);
         size.nanoseconds / MULTIPLY_ADD + again
     }
 }

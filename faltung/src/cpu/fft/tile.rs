@@ -3,7 +3,7 @@
 use super::error::Rule;
 use super::judge::{Rejected, ends, judge};
 use super::load::{Input, Place};
-use super::recompute::{Counts, TIMES_DIRECT, ordered_sums};
+use super::recompute::{Counts, ordered_sums, sums_of_bytes, times_direct};
 use super::transform::{Buffers, Spectrum};
 use super::{Fft, coefficients};
 use crate::cpu::finish::Results;
@@ -28,6 +28,8 @@ pub(super) struct Scratch {
     rejected: Vec<Rejected>,
     counts: Counts,
     again: Vec<(usize, usize)>,
+    /// The pixels as bytes, if they are.
+    bytes: Vec<u8>,
     /// How many results were computed again, and how many directly.
     #[cfg(test)]
     pub(super) tally: [usize; 2],
@@ -44,6 +46,7 @@ impl Scratch {
             rejected: Vec::new(),
             counts: Counts::default(),
             again: Vec::new(),
+            bytes: Vec::new(),
             #[cfg(test)]
             tally: [0; 2],
         })
@@ -140,19 +143,23 @@ impl Fft {
             _ => {}
         }
 
-        let Scratch { input, results, rejected, again, .. } = scratch;
+        let Scratch { input, results, rejected, again, bytes, .. } = scratch;
         again.extend(rejected.iter().map(|rejected| (rejected.x as usize, rejected.y as usize)));
-        if again.len() as f64 * TIMES_DIRECT > outputs {
+        if again.len() as f64 * times_direct(self.level, problem) > outputs {
             return Ok(None);
         }
         #[cfg(test)]
         {
             scratch.tally[0] += again.len();
         }
-        ordered_sums(self.level, problem.window(), input, again, |i, sum| {
+        let set = |i: usize, sum| {
             let (x, y) = again[i];
             results[y * place.columns + x] = staged(sum);
-        });
+        };
+        match &self.sums_of_bytes {
+            Some(sums) => sums_of_bytes(sums, input, bytes, again, set),
+            None => ordered_sums(self.level, problem.window(), input, again, set),
+        }
         Ok(Some(stage))
     }
 

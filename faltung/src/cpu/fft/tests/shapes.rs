@@ -65,7 +65,7 @@ fn large_masks() {
                 assert_ne!(output, PixelType::F32, "{problem:?}");
                 continue;
             };
-            assert!(Fft::cost(&problem).is_finite());
+            assert!(Fft::cost(Level::Portable, &problem).is_finite());
             check(&fft, &problem, &image(&problem, &mut random), &format!("seed {seed}"));
         }
     }
@@ -102,10 +102,13 @@ fn what_can_not_be_served_is_refused() {
     assert!(Fft::new(Level::chosen().unwrap(), &exact).is_none());
     let words = problem(mask(63, 63, true, &mut random), PixelFormat::of::<u16, u16>(1), Accuracy::Bounded);
     assert!(Fft::new(Level::chosen().unwrap(), &words).is_none(), "half an ulp is too much");
-    assert!(Fft::cost(&words) > 3969.0);
+    assert!(Fft::cost(Level::Portable, &words) > 3969.0);
     for value in [f32::NAN, f32::INFINITY] {
         let problem = problem(Mask::new(2, 2, vec![1.0, 1.0, value, 1.0]).unwrap(), plane, Accuracy::Bounded);
-        assert!(Fft::new(Level::chosen().unwrap(), &problem).is_none() && Fft::cost(&problem).is_infinite());
+        assert!(
+            Fft::new(Level::chosen().unwrap(), &problem).is_none()
+                && Fft::cost(Level::Portable, &problem).is_infinite()
+        );
     }
     let tiny = problem(Mask::average(1, 1).unwrap(), bytes, Accuracy::Bounded);
     assert!(Fft::new(Level::chosen().unwrap(), &tiny).is_none());
