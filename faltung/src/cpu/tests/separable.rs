@@ -134,7 +134,7 @@ fn partial_sums_decide() {
     let ramps = column.iter().flat_map(|c| row.iter().map(move |r| c * r / 1_957_185.0)).collect();
     let masks = [
         Mask::gaussian(5.0, Some(15)).unwrap(),
-        Mask::gaussian(10.0, Some(31)).unwrap(),
+        Mask::gaussian(13.0, Some(40)).unwrap(),
         Mask::new(45, 61, ramps).unwrap(),
     ];
     let mut case = 0;
@@ -156,7 +156,7 @@ fn partial_sums_decide() {
 /// Without bounds some results that the partial sums decide are wrong.
 #[test]
 fn bounds_of_partial_sums_matter() {
-    let filter = Filter::new(Mask::gaussian(10.0, Some(31)).unwrap()).border(Border::Mirror);
+    let filter = Filter::new(Mask::gaussian(13.0, Some(40)).unwrap()).border(Border::Mirror);
     let problem = Problem::new(90, 90, &filter).unwrap().with_format(PixelFormat::of::<u8, u8>(1)).unwrap();
     let (_, source) = hard_images(problem.values(), 23).swap_remove(1);
     let expected = expected::<u8, u8>(&problem, &source);
