@@ -244,7 +244,7 @@ def overlap_save():
             d.line([(x - 9, y + 32), (x - 1, y + 32)], "ink", arrow=True)
     y += 74
     d.text(14, y, "All results proven: the rows are stored.", "green")
-    d.text(14, y + 16, "Up to 12 failures in each warp: warps add those windows.", "orange")
+    d.text(14, y + 16, "Up to 512 failures: its warps share and add those windows.", "orange")
     d.text(14, y + 32, "More, or NaN: the block computes both tiles again, in order.", "orange")
     d.text(14, y + 56, "128 = 32 x 4 on both axes: 32 points of a thread in registers.")
     d.text(14, y + 72, "Between steps the tile goes through 132 KB of shared memory.")
