@@ -94,7 +94,7 @@ pub struct Transforms {
     /// The least constant c of the bound `gamma(c) sum |M I|`.
     ///
     /// The error of a transform does not shrink with the mask. With the constant of a small mask most sums would be
-    /// computed again. With these ones, noise from 0 to 1 and a mask of such noise are proven next to a border of zeros:
+    /// computed again. With these ones, noise from 0 to 1 and a mask of such noise are proven beside a border of zeros:
     /// from about 13 x 13 coefficients on by `fft_tile`, and from 47 x 47 on by `fft_passes`.
     least_constant: u64,
 }
