@@ -6,6 +6,7 @@ outside of docs/ lie in repository/, and each other file that a page links lies 
 
 import json
 import posixpath
+import re
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,6 +20,10 @@ from repository import ROOT, document, is_external, markdown_files, slug, split 
 
 # Languages of code by the ends of names.
 LANGUAGES = {".rs": "rust", ".py": "python", ".toml": "toml", ".json": "json", ".yml": "yaml", ".csv": "text"}
+# Between the numbers of a size such as 3 x 3, which stays on one line.
+SIZE = re.compile(r"(?<=\d) x (?=\d)")
+# The longest code of a cell that stays on one line.
+SHORT = 16
 # Files that are shown as they are.
 BINARY = {".png", ".jpg", ".svg", ".npy", ".tif"}
 
@@ -62,9 +67,17 @@ class BookLinks(Treeprocessor):
             # A line of a file has no anchor in the book.
             is_line = uri.startswith("source/")
             element.set(attribute, link if not anchor or is_line else f"{link}#{anchor}")
+        # Not in headings: there, wide tables need the narrow columns.
         for cell in root.iter("td"):
+            for element in cell.iter():
+                element.text = element.text and SIZE.sub("\u00a0x\u00a0", element.text)
+                if element is not cell:
+                    element.tail = element.tail and SIZE.sub("\u00a0x\u00a0", element.tail)
             for code in cell.iter("code"):
                 code.text = code.text.replace("\\|", "|") if code.text else code.text
+                # An option such as --exact would break behind its hyphens.
+                if code.text and len(code.text) <= SHORT:
+                    code.set("class", "short")
 
 
 class BookExtension(Extension):

@@ -186,7 +186,7 @@ def fixed_point_digits():
     d.line([(x, axis + 2), (x, axis + 36), (left + 40, axis + 36)], "orange", arrow=True)
     d.text(left + 46, axis + 40, "within 2 * radius above an integer: uncertain.", "orange")
     d.text(left + 46, axis + 55, "Recomputed in f32, in the order of class Exact.", "orange")
-    d.text(14, axis + 84, "So every byte has the bits of the ordered sum.")
+    d.text(14, axis + 84, "So every byte is bit-exact with the ordered sum.")
     d.text(14, axis + 100, "The widths of the uncertain parts are not to scale.", "dim", small=True)
     return d
 
@@ -244,7 +244,7 @@ def overlap_save():
             d.line([(x - 9, y + 32), (x - 1, y + 32)], "ink", arrow=True)
     y += 74
     d.text(14, y, "All results proven: the rows are stored.", "green")
-    d.text(14, y + 16, "Up to 12 failures in each warp: warps add those windows.", "orange")
+    d.text(14, y + 16, "Up to 512 failures: its warps share and add those windows.", "orange")
     d.text(14, y + 32, "More, or NaN: the block computes both tiles again, in order.", "orange")
     d.text(14, y + 56, "128 = 32 x 4 on both axes: 32 points of a thread in registers.")
     d.text(14, y + 72, "Between steps the tile goes through 132 KB of shared memory.")
@@ -253,7 +253,7 @@ def overlap_save():
 
 def accuracy():
     """The classes: faltung/src/accuracy.rs; who proves what: docs/kernels/integers.md, fft.md, tensor-core-u8.md."""
-    d = Drawing("From the accuracy class and the type of the result to the bits of the result", 470)
+    d = Drawing("From the accuracy class and the type of the result to what is guaranteed", 470)
     x = (14, 142, 270)
     width = 116
     d.text(14, 20, "What is asked for", small=True, bold=True)
@@ -263,21 +263,21 @@ def accuracy():
 
     d.text(14, 104, "What computes", small=True, bold=True)
     d.box(x[0], 114, width, 68, ["the ordered sum:", "one fused multiply-", "add a coefficient,", "from 0"])
-    d.box(x[1], 114, width, 68, ["the fastest kernel:", "ordered, separable,", "tensor cores or", "fft_tile"])
+    d.box(x[1], 114, width, 68, ["the fastest kernel:", "ordered, separable,", "tensor cores or", "an FFT"])
     d.box(x[2], 114, width, 68, ["the fastest kernel,", "with a radius: how", "far from the", "ordered sum"])
 
     d.text(14, 216, "What is proven", small=True, bold=True)
     d.box(x[0], 226, width, 68, ["nothing to prove:", "the order of all", "operations is fixed"])
-    d.box(x[1], 226, width, 68, ["before the launch:", "a bound c; in fft_tile", "for each result"])
+    d.box(x[1], 226, width, 68, ["before the launch:", "a bound c; in an FFT", "for each result"])
     d.box(x[2], 226, width, 68, ["for each value: no", "half-way point is", "within the radius"])
     d.box(x[1], 314, 96, 54, ["not proven:", "again, by a", "direct sum"], "pale-orange", "orange", "orange")
     d.box(x[2], 314, 96, 54, ["uncertain:", "again, in", "order"], "pale-orange", "orange", "orange")
 
     d.text(14, 392, "The result", small=True, bold=True)
-    d.box(x[0], 402, width, 54, ["the same bits on", "GPU, CPU and", "emulator"], "pale-blue", "blue", "blue")
-    words = ["error at most", "c * u * sum|M * I|", "at each pixel"]
+    d.box(x[0], 402, width, 54, ["bit-exact on", "GPU, CPU and", "emulator"], "pale-blue", "blue", "blue")
+    words = ["error at most", "gamma(c) *", "sum|M * I|"]
     d.box(x[1], 402, width, 54, words, "pale-purple", "purple", "purple")
-    d.box(x[2], 402, width, 54, ["the same bits on", "GPU, CPU and", "emulator"], "pale-green", "green", "green")
+    d.box(x[2], 402, width, 54, ["bit-exact on", "GPU, CPU and", "emulator"], "pale-green", "green", "green")
     for i, column in enumerate(x):
         straight, again = column + width - 9, column + 48
         d.line([(straight, 70), (straight, 113)], "ink", arrow=True)

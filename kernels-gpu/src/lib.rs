@@ -25,13 +25,13 @@
 //! | [`direct::shared_tile_async`] | for small images: one wait for all data, and four pixels a thread |
 //! | [`direct::register_tile`] | a thread computes many pixels, so that each load serves many products |
 //! | [`direct::sliding_window`] | a thread walks down the image, and its sums move up at no cost |
-//! | [`direct::sliding_window_planar`] | the same for interleaved channels and 16 bits, window in shared memory |
+//! | [`direct::sliding_window_planar`] | the same for interleaved channels and 16 bits, planar rows in shared memory |
 //! | [`fft::tile`] | large masks: Fourier transforms of tiles, with a proof for each result |
 //! | [`fft::passes`] | larger masks: tiles of 1024×1024 pixels, transformed by three kernels in turn |
 //! | [`tensor_core_u8`] | bytes in the tensor cores, with bit-exact results |
 //! | [`separable::ring`] | separable masks: a row pass and a column pass over a ring of filtered rows |
 //! | [`separable::block_tile`] | the same with 16 rows at a time, pipelined: copies, row pass and column pass overlap |
-//! | [`separable::interleaved`] | the same for integers and interleaved channels |
+//! | [`separable::interleaved`] | the same for bytes and interleaved channels |
 //! | [`separable::proven_bytes`] | the same with results of bytes, bit-exact |
 //! | [`separable::tensor_core`] | the same in the tensor cores, with each number split in two |
 //!

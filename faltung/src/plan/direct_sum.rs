@@ -14,7 +14,7 @@ struct Inputs {
     whole: bool,
 }
 
-/// How far the value that the contract names can be from the exact one.
+/// How far the value that the contract demands can be from the exact one.
 ///
 /// # Why it holds
 /// A step of the sum rounds by at most half a unit in the last place of the partial sum. A partial sum is at most the

@@ -19,7 +19,7 @@ const MOST: f64 = 32_639.0;
 ///    ones. The middle of the two is added to the kernel's bias, which leaves half of 255 times the sum of their
 ///    magnitudes;
 /// 2. the rounding errors of the contract's own steps: `DirectSum` bounds them;
-/// 3. what was rounded in the bias.
+/// 3. the rounding of the bias.
 ///
 /// Sums in `f64` are rounded up as those of `DirectSum` are.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,12 +30,12 @@ pub(crate) struct FixedPoint {
     bias: i32,
     /// In units of `2^-shift`.
     radius: u32,
-    /// Of what all values are multiples, in the same units: a power of two.
+    /// All values are multiples of this power of two, in the same units.
     unit: u32,
 }
 
 impl FixedPoint {
-    /// With as many digits behind the point as fit; None where no sum would be certain, or one could overflow.
+    /// With as many digits behind the point as fit. None if no sum would be certain, or if one could overflow.
     pub(super) fn of(problem: &Problem) -> Option<Self> {
         let sum = DirectSum::of(problem)?;
         (1..=24).rev().find_map(|shift| Self::with_shift(problem, &sum, shift))

@@ -56,8 +56,8 @@ impl Plan {
         self.tiles().map_or(0, |tiles| tiles.across * tiles.at_once * layout::PAIR * size_of::<f32>())
     }
 
-    /// For a device whose memory is too small for the scratch memory: the kernel that takes none and is predicted to be
-    /// fastest. None if there is no such kernel, or `choice` names one.
+    /// The choice if device memory does not hold the scratch memory: of the kernels that take none, the one with the
+    /// shortest predicted time. None if there is no such kernel, or `choice` names one.
     pub(crate) fn without_scratch(&self, choice: VariantChoice) -> Option<VariantChoice> {
         if self.scratch_bytes() == 0 || choice.named().is_some() {
             return None;

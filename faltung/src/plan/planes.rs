@@ -76,7 +76,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// Outputs of an image of which all rows are new.
+    /// Outputs of an image of which no row was converted before.
     pub(crate) fn of(height: usize, outputs: Range<usize>) -> Self {
         Self { height, fresh: 0..height, outputs }
     }

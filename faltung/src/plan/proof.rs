@@ -1,7 +1,7 @@
 //! Which values of a plane round to the integer of the ordered sum, before any image is seen.
 //!
-//! A kernel of class Bounded computes a plane of `v`. The contract names another value `w`: the ordered sum in `f32`,
-//! scaled. The exact value is `e`. Then `|v - w| <= |v - e| + |e - w|`. The *radius* is a bound of both parts.
+//! A kernel of class Bounded computes a plane of values `v`. The contract demands another value `w`: the ordered sum
+//! in `f32`, scaled. The exact value is `e`. Then `|v - w| <= |v - e| + |e - w|`. The *radius* bounds that sum.
 //! [`kernels_gpu::util::planes::proven`] compares the distance from `v` to the next rounding boundary with it.
 //!
 //! # The contract's part
@@ -76,7 +76,7 @@ impl Proof {
 }
 
 /// The unit of the ordered sums: the smallest power of two with which all coefficients stay below `2^128`. The pixels
-/// are multiplied by `2^factor_exponent`. None if a sum would be rounded differently.
+/// are multiplied by `2^factor_exponent`. None if a sum in the unit could round in another way than the sum itself.
 ///
 /// That may happen to sums that are subnormal in the unit or without it. All sums are multiples of the least bit that
 /// is set in a coefficient. If that bit is at least `2^-149` in the unit, all sums below `2^-125` are exact in both.
@@ -115,7 +115,7 @@ pub(super) struct Integers {
     most_result: f64,
 }
 
-/// The error of a kernel: for each way to a result a part that is fixed, and a factor of `A`.
+/// The error of a kernel. For each way in which it may compute a result: a fixed part, and a factor of `A`.
 pub(super) struct KernelError([(f64, f64); 2]);
 
 impl KernelError {

@@ -7,7 +7,7 @@
 //! ```
 //! Without negative coefficients no partial sum exceeds the ordered sum. The separable and the ordered sum differ by
 //! less than a part in 200. So the ordered sum is below `0.999 * 2^(e + 1)`, and each of its steps rounds by at most
-//! half a unit of numbers below that. The factor is the largest quotient of that error, and of the kernel's, and `2^e`.
+//! half a unit of numbers below that. The factor is the largest quotient of the sum of both errors and `2^e`.
 //!
 //! With negative coefficients a partial sum may be larger than the sum. Then the factor is 0, and the constant has the
 //! error of the largest sums.

@@ -51,8 +51,8 @@ impl ColumnStore {
                 }
                 next = next.offset(self.pitch as isize);
             }
-            // There is no loop here. The directive keeps LLVM from merging the last stores of the two branches, which
-            // would compute the address again.
+            // This is no loop. The directive only keeps LLVM from merging the last stores of the two branches, after
+            // which the address would be computed again.
             thread::no_unroll();
         }
         self.next = self.next.offset(ROWS as isize * self.pitch as isize);

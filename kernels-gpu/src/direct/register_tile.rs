@@ -1,5 +1,5 @@
-//! A thread computes a tile of outputs from registers, for masks of any size. It takes the masks for which
-//! [`sliding_window`](crate::direct::sliding_window) has no kernel.
+//! A thread computes a tile of outputs from registers, for masks of all sizes that fit in shared memory. It takes the
+//! masks for which [`sliding_window`](crate::direct::sliding_window) has no kernel.
 //!
 //! `O[y, x] = sum over k, l of W[k, l] * I[y - origin_y + k, x - origin_x + l]`
 //!

@@ -66,7 +66,7 @@ impl<const C: u32> Direct<C> {
             thread::no_unroll();
             // `max` shows the compiler that it does not divide by 0.
             let first = (task % across.max(1) * COLUMNS as u32, task / across.max(1) * ROWS as u32);
-            // The last ones begin earlier, so that they end in the tile, and store what is theirs.
+            // The last tasks begin earlier, so that they end in the tile. They store only results of no other task.
             let start = (first.0.min(valid.0 - COLUMNS as u32), first.1.min(valid.1 - ROWS as u32));
             // SAFETY: pixels and coefficients are there, and the windows of all these results lie in the tile.
             let sums = unsafe { self.sums(parts, start, pitch) };

@@ -132,7 +132,7 @@ impl Transforms {
         f64::from(self.constant()) * U * mask_norm + self.points() * exp2(2 - 150)
     }
 
-    /// What the error may be more, whatever the pixels.
+    /// What underflow adds to the error, whatever the pixels are.
     #[must_use]
     pub fn underflow(&self, mask_norm: f64) -> f64 {
         let norm = exp2(i64::from(self.bits) - 73);

@@ -63,7 +63,7 @@ impl<const WARPS: u32> Failures<WARPS> {
     #[inline(always)]
     pub(super) unsafe fn add(&mut self, groups: u32, result: impl Fn(u32) -> (bool, u32)) {
         let mut group = 0;
-        // The bound is opaque, so that the loop stays rolled.
+        // The compiler does not know the bound, so the loop stays rolled.
         while group < thread::black_box(groups) {
             thread::no_unroll();
             let (fails, failure) = result(group);

@@ -31,15 +31,15 @@ impl TileJudge {
     }
 }
 
-/// Those of both tiles.
+/// The judges of both tiles.
 #[derive(Clone, Copy)]
 pub(super) struct Judge {
     tiles: [TileJudge; 2],
 }
 
 impl Judge {
-    /// - `squares` is the sum of the squares of all pixels, minus the mean of their tile, times its scale.
-    /// - `any` is false for a tile where all those are 0.
+    /// - `squares` is the sum of the squares of `scale * (pixel - mean)`, over the pixels of both tiles.
+    /// - `any` is false for a tile where all of these differences are 0.
     /// - `mean` and `least` are the mean and the least magnitude of each tile's pixels.
     /// - `inverse` is 1 divided by each tile's scale, or 0 for a tile without `any`.
     #[inline(always)]
@@ -54,14 +54,14 @@ impl Judge {
         let of_pair = fma(header.transform, sqrt(squares), header.underflow);
         let tiles = [0, 1].map(|tile| {
             const U: f32 = 1.0 / (1 << 24) as f32;
-            // The product may underflow.
+            // The product may underflow, so the least normal number is added.
             let of_tile = if inverse[tile] == 1.0 { of_pair } else { fma(of_pair, inverse[tile], f32::MIN_POSITIVE) };
             let transform = if any[tile] { of_tile } else { 0.0 };
             let error = fma(U, (mean[tile] * header.sum).abs(), transform);
             let needed = header.least * error;
             let is_certain = header.magnitudes * least[tile] >= needed;
             let least = match (is_finite, is_certain) {
-                // No sum is accepted.
+                // No sum is accepted, because a comparison with NaN is false.
                 (false, _) => f32::NAN,
                 (true, true) => 0.0,
                 (true, false) => needed,

@@ -36,7 +36,7 @@ pub const fn length((width, height): (u32, u32)) -> usize {
 
 /// Points of a transform that a thread computes in one go, for each axis.
 pub(super) const LONG: u32 = 32;
-/// What is left of an axis.
+/// Points of the other transform of an axis.
 pub(super) const SHORT: u32 = SIDE / LONG;
 /// Points of a group: what a thread multiplies at a time.
 pub(super) const GROUP: u32 = SHORT * SHORT;
@@ -106,7 +106,7 @@ mod tests {
 
     use super::*;
 
-    /// Each one is there, or its negative is. Only those which are multiples of 16 columns have both.
+    /// Each frequency or its negative is stored. Both are stored only where the column is a multiple of 16.
     #[test]
     fn each_frequency_is_there_once() {
         let mut seen = std::vec![false; (SIDE * SIDE) as usize];

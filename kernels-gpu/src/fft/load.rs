@@ -17,8 +17,8 @@ pub(super) struct Pair<const C: u32> {
     pub(super) top: i32,
     /// The channel of each tile.
     pub(super) channel: [u32; 2],
-    /// The last column of each tile, and the last row of both, that a result of this pair needs. They are counted from
-    /// the first ones, and stand for all further ones. So a result does not depend on what lies there.
+    /// The last column of each tile that a result of this pair needs, counted from the first, and the last such row of
+    /// both. Columns and rows after them repeat their pixels, so no result depends on what lies there.
     pub(super) last: [i32; 2],
     pub(super) last_row: i32,
     /// Where the pixels of each column lie in a row of the image, for both tiles. It is filled if `edge`.
@@ -81,7 +81,7 @@ impl Facts {
         self.sum.map(|sum| sum * (1.0 / (SIDE * SIDE) as f32))
     }
 
-    /// Powers of two. Times them, the contrasts of both tiles are of about the same magnitude; see
+    /// A power of two for each tile. With these factors both tiles have contrasts of about the same magnitude; see
     /// [`error`](super::error).
     #[inline(always)]
     pub(super) fn scales(&self) -> [f32; 2] {
@@ -92,14 +92,14 @@ impl Facts {
         let mean = self.mean();
         let mut exponents = [0_u32; 2];
         for tile in 0..2 {
-            // Less than the second number may be a rounding error.
+            // A difference below `least` may be a rounding error.
             let least = self.squares[tile] * (1.0 / 65536.0);
             let contrast = fma(-self.sum[tile], mean[tile], self.squares[tile]).max(least);
             exponents[tile] = contrast.to_bits() >> 23;
         }
         let mut scales = [1.0; 2];
         for tile in 0..2 {
-            // A half of the difference: those of the squares are compared. With 255 a square is no number.
+            // Half of the difference, because these are exponents of squares. 255 is that of infinity and of NaN.
             let (own, other) = (exponents[tile], exponents[1 - tile]);
             let exponent = other.saturating_sub(own) / 2;
             let scale = f32::from_bits((127 + exponent.min(MOST_EXPONENT)) << 23);
@@ -120,7 +120,7 @@ impl Facts {
         }
     }
 
-    /// Adds a pixel of the lane's tile, as one of the first tile.
+    /// Adds a pixel of the lane's tile to the facts of the first tile; [`of_lane`](Self::of_lane) exchanges them later.
     #[inline(always)]
     fn add_one(&mut self, pixel: f32) {
         self.sum[0] += pixel;
@@ -128,7 +128,7 @@ impl Facts {
         self.squares[0] = fma(pixel, pixel, self.squares[0]);
     }
 
-    /// With several channels: gives the facts to the lane's tile.
+    /// With several channels: moves the facts from the first tile to the lane's tile.
     #[inline(always)]
     fn of_lane<const C: u32>(self, lane: u32) -> Self {
         if C == 1 || lane.is_multiple_of(2) {

@@ -47,7 +47,7 @@ impl<const C: u32> Place<C> {
 
     /// Prefetches the pixels of a later block into the L2 cache, which then has them when that block begins.
     ///
-    /// A block loads all its pixels before it computes, and no other block fits beside it. So it waits for them.
+    /// A block loads all its pixels before it computes, and no other block of its multiprocessor hides their latency.
     ///
     /// # Safety
     /// - The image is as `params` say.
@@ -78,7 +78,7 @@ impl<const C: u32> Place<C> {
         (y, if y >= 0 && y < params.height { first..end } else { 0..0 })
     }
 
-    /// That of the block with this column and row of a grid of `rows` rows.
+    /// The place of the block in this column and row of a grid of `rows` rows.
     ///
     /// The last row of tiles of the launch comes first, then the others from the top. Blocks at the upper and lower
     /// edge of the image take longest: they map the border, and the results in the corners are the hardest to prove. So

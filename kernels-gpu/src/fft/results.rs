@@ -54,7 +54,7 @@ impl<const C: u32> Results<C> {
         params: &Params,
         (factor, summand): (f32, f32),
     ) -> bool {
-        // As the pixels were loaded. With several channels all results of a lane are of one tile.
+        // In the order in which the pixels were loaded. With several channels a lane has results of one tile.
         let [(is_second, column), (other, _)] = [0, 1].map(|i| pixel_of_lane::<C>(i, self.lane));
         let tiles = [is_second, other];
         let judges = tiles.map(|is_second| self.judge.of(is_second));

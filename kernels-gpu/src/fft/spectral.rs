@@ -14,7 +14,7 @@ pub(super) const fn convergent(channels: u32) -> Convergent {
     Convergent {
         barriers: 6,
         warp_barriers: 2,
-        // The squares.
+        // The sum of the squares.
         shuffles: 5,
         votes: if channels == 1 { 1 } else { 2 },
         ..Convergent::NONE
@@ -71,7 +71,7 @@ pub(super) unsafe fn transform<const C: u32>(
             v[j] = z;
         }
         let squares = warp_sum(squares);
-        // Not the signs: -0 is 0.
+        // Without the sign bit, because -0 is 0.
         let tiles = if C == 1 {
             if warp::ballot((bits[0] | bits[1]) << 1 != 0) != 0 { 0b11 } else { 0 }
         } else {
@@ -107,7 +107,7 @@ pub(super) unsafe fn transform<const C: u32>(
         }
         let thread = this_thread(parts);
         let [first, second] = groups(thread);
-        // It is under way while the warp waits for others.
+        // The loads are under way while the warp waits for others.
         let spectrum = load_spectrum(mask, first);
         thread::sync_threads();
 

@@ -2,8 +2,8 @@
 //!
 //! `output[i] = sum over taps t, in their order, of weight[t] * input[i + delta[t]]`
 //!
-//! The host makes the list: `scipy.ndimage.correlate` has a tap for each weight of more than 2^-52, `correlate1d` one
-//! for each weight, the last one first.
+//! The host makes the list. That of `scipy.ndimage.correlate` has a tap for each weight of a magnitude above 2^-52.
+//! That of `correlate1d` has a tap for each weight, the last weight first.
 //!
 //! # The list
 //! That of [`tile`](super::tile). The taps of a pass form *runs*: taps at adjacent columns of a row that follow each

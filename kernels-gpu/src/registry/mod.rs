@@ -78,11 +78,11 @@ variants! {
     FftPasses = fft::passes;
     /// Bytes in the tensor cores.
     TensorCoreU8 = tensor_core_u8;
-    /// Separable masks of any size, with filtered rows in a ring in shared memory.
+    /// Separable masks, with filtered rows in a ring in shared memory, which limits the mask's rows.
     SeparableRing = separable::ring;
-    /// Separable masks for images of any type, a block tile at a time.
+    /// Separable masks, a block tile at a time.
     SeparableBlockTile = separable::block_tile;
-    /// The same for bytes, bit-exact.
+    /// Separable masks for bytes, bit-exact.
     SeparableU8 = separable::proven_bytes;
     /// Separable masks in the tensor cores.
     SeparableTensorCore = separable::tensor_core;

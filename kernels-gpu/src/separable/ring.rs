@@ -1,4 +1,4 @@
-//! Separable masks of any size in one pass over the image, through a ring of filtered rows in shared memory.
+//! Separable masks in one pass over the image, through a ring of filtered rows. Shared memory limits the mask's rows.
 //!
 //! `T[y, x] = sum over l of row[l] * I[y, x - origin_x + l]`,
 //! `O[y, x] = sum over k of column[k] * T[y - origin_y + k, x]`

@@ -57,9 +57,9 @@
 //! number of 16 bytes apart, so there are no bank conflicts.
 //!
 //! # Cost
-//! Each row of the mask and chunk takes 2 products for 128 values, or half of that if rows are paired. Packing takes
+//! Each chunk of a row of the mask takes 2 products for 128 values, or half of that if rows are paired. Packing takes
 //! about 6 instructions a value. Up to 9 x 9 the instructions, latencies and the three barriers of a step are the
-//! limit, for large masks the uncertain pixels: 961 products for 1.7 % of them with 31 x 31.
+//! limit. For large masks the uncertain pixels are: with 31 x 31 they are 1.7 % of all, and take 961 products each.
 //!
 //! H100, 2026-11-22, 8192 x 8192, one channel: 76 µs with 7 x 7, 59 % of the roofline.
 
@@ -334,7 +334,7 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32>(
             // SAFETY: all threads are here. `recompute` ends with a barrier if it reads the stage.
             unsafe { loader.fill(pixels, next - params.origin_y) };
         }
-        // Without black_box LLVM keeps what follows from `column` and `y` in registers that the sums need.
+        // Without black_box LLVM keeps addresses derived from `column` and `y` in registers that the sums need.
         let column =
             if launch_bounds(CHANNELS, SIDE).is_some() { block_v } else { thread::black_box(block_v as u32) as i32 };
         let to = result.offset(params.dst_index(column, y));
@@ -347,7 +347,7 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32>(
 
 /// The thread's index. The compiler knows nothing about it.
 ///
-/// Otherwise LLVM keeps what follows from the index from step to step, in registers that the sums need.
+/// Otherwise LLVM keeps values derived from the index across steps, in registers that the sums need.
 #[inline(always)]
 fn this_thread() -> u32 {
     thread::black_box(thread::thread_idx_x())

@@ -1,9 +1,9 @@
 //! Rows double-buffered through registers and shared memory: for one channel of `f32`.
 //!
 //! # Thread mapping
-//! A thread owns `C` neighbouring columns, a multiple of 4, and a block, which is one warp, `C * BLOCK` of them. The
-//! last block of a row is shifted left so that it ends at the edge of the image. It computes some columns of its left
-//! neighbour again, and does not store them.
+//! A block is one warp. A thread owns `C` neighbouring columns, a multiple of 4, and the block owns those of its
+//! threads. The last block of a row is shifted left so that it ends at the edge of the image. It computes some columns
+//! of its left neighbour again, and does not store them.
 //!
 //! # Tiling
 //! Each thread loads one fragment (`fragments`) of each row. In the step of row `r` a thread
@@ -210,7 +210,7 @@ impl<const K: usize, const H: usize, const C: usize> RowSource for DoubleBuffere
 
     #[inline(always)]
     fn end_interior_row(&mut self, r: i32) {
-        // After the last row that is needed, the same one again.
+        // After the last row that is needed, that row is loaded again.
         let is_needed = self.has_input(r + PREFETCH_DISTANCE as i32 + 1);
         self.next_row = self.next_row.offset(if is_needed { self.loader.pitch } else { 0 });
     }

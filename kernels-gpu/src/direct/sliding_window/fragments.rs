@@ -148,7 +148,7 @@ impl<const K: usize, const C: usize> FragmentLoader<K, C> {
     pub(crate) unsafe fn load(&self, fragment: &mut Fragment, mut y: i32) {
         let params = &self.params;
         if y as u32 >= params.height as u32 {
-            // LLVM would compute what follows from the height before the loop, and keep it in registers.
+            // LLVM would compute values derived from the height before the loop, and keep them in registers.
             y = border::map(params.border, y, thread::black_box(params.height as u32) as i32);
         }
         fragment.outside = u32::MAX;

@@ -41,7 +41,7 @@ pub(super) const FACTS_OF_ROW: u32 = 8;
 /// Values of scratch memory for a pair of tiles.
 pub const PAIR: usize = FACTS as usize + (FACTS_OF_ROW * (POINTS + 1)) as usize;
 
-/// Points of a transform that a thread computes in one go. A row or a column has that many squared.
+/// Points of a transform that a thread computes in one go. A row or a column has the square of this number.
 pub(super) const LONG: u32 = 32;
 
 const _: () = assert!(LONG * LONG == POINTS);
@@ -64,8 +64,8 @@ pub const fn frequency(index: u32) -> (u32, u32) {
     (thread + LONG * element, group * GROUP + column)
 }
 
-/// The index of complex number (`row`, `column`) of a pair in its scratch memory. Behind it by `place(0, step)` is the
-/// one `step` columns further, for a multiple of [`GROUP`].
+/// The index of complex number (`row`, `column`) of a pair in its scratch memory. If `step` is a multiple of [`GROUP`],
+/// the number `step` columns further lies `place(0, step)` numbers later.
 #[inline(always)]
 pub(super) const fn place(row: u32, column: u32) -> isize {
     (column / GROUP * GROUP_POINTS + row * GROUP + column % GROUP) as isize

@@ -99,7 +99,7 @@ pub(super) struct Facts {
 impl Facts {
     pub(super) const NONE: Self = Self { squares: 0.0, any: 0.0, least: [f32::INFINITY; 2], mean: [0.0; 2] };
 
-    /// Stores them for a row; those of all rows have the place after the last row.
+    /// Stores the facts of a row. Those of all rows lie after those of the last row.
     ///
     /// # Safety
     /// - `scratch` is the memory of a pair, `row` is at most 1024, and no other thread stores the facts of the row.
@@ -128,7 +128,7 @@ impl Facts {
         Self { squares, any, least: [first, second], mean: [mean, other] }
     }
 
-    /// Those of all lanes of a warp, which have the same mean.
+    /// The facts of all lanes of a warp together. The lanes have the same mean.
     ///
     /// # Safety
     /// - All lanes of the warp call this together.
@@ -147,7 +147,7 @@ impl Facts {
         self
     }
 
-    /// Those of both. All rows of a pair have the same mean.
+    /// Both facts together. All rows of a pair have the same mean.
     #[inline(always)]
     pub(super) fn and(&self, other: &Self) -> Self {
         Self {

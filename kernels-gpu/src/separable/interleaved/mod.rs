@@ -128,7 +128,7 @@ pub unsafe fn interleaved<T: Source, const C: u32, const GROUPS: usize, const PR
     );
     // SAFETY: the table has an element for each value of a row; it is read after the next barrier.
     unsafe { copies.fill_table(thread) };
-    // What the row pass reads behind the last window of a row counts for no result.
+    // The row pass also reads values behind the last window of a row. They are part of no result.
     let stage_rows = const { ROWS * stages(GROUPS as u32 * ROWS, PROVEN) };
     let mut i = thread;
     while i < stage_rows * pitch / 16 {

@@ -64,7 +64,7 @@
 //! The host uses the kernel only for coefficients far from the ends of the range: [`EXPONENTS`].
 //!
 //! # Cost
-//! For 256 outputs there are `2 (blocks + 1)` products of either kind in the row pass, `2 blocks` in the column pass. A
+//! 256 outputs take `2 (blocks + 1)` products of either kind in the row pass, and `2 blocks` in the column pass. A
 //! tensor core of compute capability 9.0 takes 6.8 cycles for one.
 //!
 //! H100, 2026-11-21, 8192 x 8192, one channel: 263 µs up to 65 x 65, 464 µs up to 129 x 129; memory alone takes 178 µs.
@@ -171,7 +171,7 @@ pub unsafe fn tensor_core<
             TOGETHER as u32 == together(C, blocks) && COLUMNS == warp_columns(C, blocks) && ROWS == rows(C, blocks)
         );
         assert!(counts_fit_in_word(C, vectors(C, blocks), THREADS));
-        // The warps of a block have all channels of whole pixels, and a step that is collected is filtered at once.
+        // The warps of a block have all channels of whole pixels. A step whose results are collected is one pass.
         assert!((warps(C, blocks) * TOGETHER as u32).is_multiple_of(C));
         assert!(!is_staged(C) || ROWS == SUBTILES as u32 * SUBTILE);
     };
@@ -289,7 +289,7 @@ pub unsafe fn tensor_core<
             unsafe { staged.store(ready, done - ROWS as i32) };
         }
         let mut pass = 0;
-        // black_box keeps LLVM from unrolling the loop, where it is one.
+        // black_box keeps LLVM from unrolling the loop, if it has two iterations.
         let end = if repeats { thread::black_box(ROWS) } else { ROWS };
         while pass < end {
             if repeats {

@@ -51,8 +51,8 @@ function fast(large) {
   if (above.length) {
     const all = above.every(row => countedProducts(row) >= row.mask_width * row.mask_height);
     list.push(told("Above the roofline:", `${[...new Set(above.map(row => row.name))].join(", ")}, ${kinds(above)}. `
-      + (all ? "Its roofline counts f32 multiply-adds for all products of the mask. The kernel filters columns, then "
-        + "rows, so it does fewer. It has no share."
+      + (all ? "Its roofline counts f32 multiply-adds for all products of the mask. The kernel filters rows, then "
+        + "columns, so it does fewer. It has no share."
         : "The kernel is faster than the measured rates allow. It has no share.")));
   }
   const cpu = cells.filter(cell => cell.auto && cell.cpu && cell.auto.values >= 1e6 && !otherMethod(cell));

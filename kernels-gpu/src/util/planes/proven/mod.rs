@@ -1,7 +1,7 @@
 //! The conversion from planes of approximate values to an image of integers with the bits of the ordered sums.
 //!
 //! A plane holds results `v` of a kernel whose error has a bound. The host knows a radius `r` with
-//! `|v - w| <= r < 1/2`, where `w` is the value that the contract names: the ordered sum in `f32`, scaled. Then
+//! `|v - w| <= r < 1/2`, where `w` is the value that the contract demands: the ordered sum in `f32`, scaled. Then
 //! ```text
 //! T::from_f32(v) == T::from_f32(w)   if no k + 1/2 with 0 <= k < T::MAX is within r of v
 //! ```
@@ -35,8 +35,8 @@
 //! Windows begin anywhere in the tile. If the lanes of a warp read 32 of them in any order, a word of each takes three
 //! to four cycles. So all groups that a lane converts have their first pixels in one bank, and other lanes have other
 //! banks. The list has the values of lane 0 first, then those of lane 1, and so on, and each lane computes a 32nd of
-//! it. Lanes that have found about as many values as the others then read their own bank, or that of a neighbour: two
-//! cycles. This is for pixels of a byte; those of two bytes have the banks of two lanes.
+//! it. If all lanes have found about as many values, a lane then reads its own bank or that of a neighbour, which takes
+//! two cycles. This holds for pixels of one byte. Pixels of two bytes have the banks of two lanes.
 //!
 //! # Sums
 //! A window begins at any pixel, words do not. `prmt` takes four neighbouring bytes, or two neighbouring values of
