@@ -31,20 +31,11 @@ enum Backend {
     Cuda(crate::cuda::CudaDevice),
 }
 
-/// Sets a constant array of the emulator.
-type SetConstant = Box<dyn Fn(&mut Memory) + Send>;
-
-/// The emulator's memory, and the constant arrays by module and symbol: those of an inner module are last.
-#[derive(Default)]
+/// The emulator's memory, and the bytes of constant arrays by module and symbol: those of an inner module are last.
+#[derive(Debug, Default)]
 struct Emulated {
     memory: Memory,
-    constants: BTreeMap<(String, &'static str), SetConstant>,
-}
-
-impl std::fmt::Debug for Emulated {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Emulated").finish_non_exhaustive()
-    }
+    constants: BTreeMap<(String, &'static str), Vec<u8>>,
 }
 
 /// A number that no other device of the process has.
@@ -301,24 +292,23 @@ impl Device {
     /// Sets a constant array of a crate of kernels, such as one that `constant!` declares.
     ///
     /// `module` is the [`module`](Ptx::module) of the PTX: the name of the crate, or the path of a module of it. On a GPU
-    /// the PTX must be loaded before. The values fill the array from its start on.
+    /// the PTX must be loaded before. The values fill the array from its start on. The elements behind them stay.
     ///
     /// # Errors
     /// [`Error::Length`] for more values than the array holds; [`Error::NotLoaded`], [`Error::NoConstant`],
     /// [`Error::Driver`] on a GPU.
-    pub fn set_constant<C: ConstantMemory>(&self, module: &str, _array: C, values: &[C::Element]) -> Result<(), Error>
-    where
-        C::Element: Send,
-    {
+    pub fn set_constant<C: ConstantMemory>(&self, module: &str, _array: C, values: &[C::Element]) -> Result<(), Error> {
         if values.len() > C::LENGTH {
             let name = C::SYMBOL.to_owned();
             return Err(Error::Length { name, required: C::LENGTH, found: values.len() });
         }
         match &self.backend {
             Backend::Emulator(_, emulated) => {
-                let values = values.to_vec();
-                let set = Box::new(move |memory: &mut Memory| memory.set_constant(C::SYMBOL, &values));
-                locked(emulated).constants.insert((module.to_owned(), C::SYMBOL), set);
+                let mut emulated = locked(emulated);
+                let held = emulated.constants.entry((module.to_owned(), C::SYMBOL)).or_default();
+                let bytes = bytes_of(values);
+                held.resize(held.len().max(bytes.len()), 0);
+                held[..bytes.len()].copy_from_slice(bytes);
                 Ok(())
             }
             #[cfg(feature = "cuda")]
@@ -371,9 +361,9 @@ impl Device {
         match &self.backend {
             Backend::Emulator(emulator, emulated) => {
                 let Emulated { memory, constants } = &mut *locked(emulated);
-                for ((module, _), set) in &*constants {
+                for ((module, symbol), bytes) in &*constants {
                     if enclosing(K::MODULE).any(|outer| outer == module) {
-                        set(memory);
+                        memory.set_constant(symbol, bytes);
                     }
                 }
                 let arguments = &arguments;
@@ -487,7 +477,6 @@ fn host_memory(name: &str) -> impl FnOnce(OutOfMemory) -> Error {
 }
 
 /// The bytes of values.
-#[cfg(feature = "cuda")]
 fn bytes_of<T: Scalar>(values: &[T]) -> &[u8] {
     // SAFETY: Scalar is sealed; its types have no padding, so all bytes are initialised.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }

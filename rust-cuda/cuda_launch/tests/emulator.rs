@@ -91,6 +91,12 @@ fn a_kernel_runs_with_arrays_values_and_constants() {
     let counts = unsafe { device.launch_counting(&Launch::cover(6, 32), &call) }.unwrap();
     assert_eq!(counts.expect("the emulator counts").threads, 32);
     assert_eq!(device.download(&to).unwrap(), [1.5, 20.5, 300.5, 4000.5, 5.5, 60.5]);
+    // As on a GPU, the elements behind the new ones stay.
+    device.set_constant(CRATE, FACTORS, &[2.0]).unwrap();
+    let call = Scale { from: &from, to: &mut to, width: 3, height: 1, offset: 0.5 };
+    // SAFETY: the emulator checks every access.
+    unsafe { device.launch(&Launch::cover(3, 32), &call) }.unwrap();
+    assert_eq!(device.download(&to).unwrap()[..3], [2.5, 20.5, 300.5]);
 
     let mut line = device.output("line", 3).unwrap();
     let call = other::ScaleByLine { line: other::Line { factor: 0.5, summand: 7 }, to: &mut line };
