@@ -121,7 +121,8 @@ impl Causality {
     pub(crate) const BYTES_PER_THREAD: usize = size_of::<Thread>();
 
     pub(crate) fn new(threads: usize) -> Result<Self, TryReserveError> {
-        let threads = RefCell::new(filled(threads, Thread::default)?);
+        let nothing = Thread::default();
+        let threads = RefCell::new(filled(threads, || nothing.clone())?);
         Ok(Self { threads, shared: RefCell::default(), is_used: Cell::new(false) })
     }
 

@@ -297,6 +297,11 @@ impl Memory {
         Ok(buffer)
     }
 
+    /// Frees an array. No later one has its addresses, so a kernel that accesses it is reported.
+    pub fn free<T: Scalar>(&mut self, buffer: Buffer<T>) {
+        self.allocations.remove(&buffer.address);
+    }
+
     /// Replaces the values of an array.
     ///
     /// # Panics

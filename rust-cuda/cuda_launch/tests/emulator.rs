@@ -130,6 +130,33 @@ fn a_constant_of_an_inner_module_comes_before_that_of_the_crate() {
     assert_eq!([scaled(true), scaled(false), scaled(true)], [[3.0], [1.0], [3.0]]);
 }
 
+/// Writes to an array by its address.
+///
+/// # Safety
+/// - An array with this address exists.
+#[kernel]
+pub unsafe fn store_at(address: u64) {
+    // SAFETY: the array exists, and the grid has one thread.
+    unsafe { GlobalMut::<u32>::new(std::ptr::without_provenance_mut(address as usize)).store(0, 7) };
+}
+
+#[test]
+fn a_dropped_array_is_freed() {
+    use cuda_std::launch::Array as _;
+    let device = Device::emulator();
+    let array = device.zeros::<u32>("array", 1).unwrap();
+    let call = StoreAt { address: array.address() };
+    // SAFETY: the emulator checks every access.
+    let launch = || unsafe { device.launch(&Launch::cover(1, 1), &call) };
+    launch().unwrap();
+    drop(array);
+    let later = device.zeros::<u32>("later", 1).unwrap();
+    assert!(launch().unwrap_err().to_string().contains("out of bounds"));
+    drop(device);
+    // An array may outlive its device.
+    drop(later);
+}
+
 #[test]
 fn an_array_gets_new_values() {
     let device = Device::emulator();
