@@ -57,7 +57,7 @@ pub struct CudaBuilder {
 /// The result of [`CudaBuilder::build`].
 #[derive(Clone, Debug)]
 pub struct Build {
-    /// The PTX text as the compiler wrote it.
+    /// The PTX text. Its `.version` has all instructions, also those of inline assembly.
     pub text: String,
     /// The parsed PTX.
     pub ptx: Ptx,
@@ -125,6 +125,9 @@ impl CudaBuilder {
     }
 
     /// Writes the PTX to this file as well. The file appears complete or not at all.
+    ///
+    /// The driver loads the file as one module. So an instruction that [`arch`](Self::arch) lacks is an error. Without
+    /// a file it is none, because [`Build::split`] gives each module the header that it needs.
     #[must_use]
     pub fn copy_to(mut self, path: impl Into<PathBuf>) -> Self {
         self.copy_to = Some(path.into());
@@ -227,8 +230,13 @@ impl CudaBuilder {
         let ptx =
             Ptx::parse(&text).map_err(|source| CudaBuilderError::Ptx { crate_name: crate_name.clone(), source })?;
         self.check_panics(&ptx, &crate_name)?;
-        self.check_functions(&ptx, crate_name)?;
+        self.check_functions(&ptx, crate_name.clone())?;
+        let text = ptx.with_version(text);
         if let Some(path) = &self.copy_to {
+            let instructions = ptx.newer_instructions();
+            if !instructions.is_empty() {
+                return Err(CudaBuilderError::NewerInstructions { crate_name, arch: self.arch, instructions });
+            }
             write_whole(path, &text)?;
         }
         let warnings = String::from_utf8_lossy(&said.stderr).into_owned();

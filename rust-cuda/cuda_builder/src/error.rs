@@ -5,9 +5,9 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-use crate::PanickingKernel;
 use crate::panics::listed;
-use crate::ptx::PtxError;
+use crate::ptx::{NewerInstruction, PtxError, listed_instructions};
+use crate::{Arch, PanickingKernel};
 
 /// The reason why a build failed.
 ///
@@ -124,6 +124,20 @@ pub enum CudaBuilderError {
         crate_name: String,
         /// The kernels, with the reasons.
         kernels: Vec<PanickingKernel>,
+    },
+    /// Kernels of a PTX file have instructions that its architecture lacks. The driver would refuse the file.
+    #[error(
+        "kernels of {crate_name} have instructions that {arch} lacks:\n{}\nset a newer `arch` of the `CudaBuilder`, or \
+         leave these kernels out for {arch}",
+        listed_instructions(instructions)
+    )]
+    NewerInstructions {
+        /// The kernels crate.
+        crate_name: String,
+        /// The architecture of the builder.
+        arch: Arch,
+        /// The instructions.
+        instructions: Vec<NewerInstruction>,
     },
     /// [`build_for_cargo`](crate::CudaBuilder::build_for_cargo) was called outside of a build script.
     #[error("cargo sets OUT_DIR for build scripts only: call `build_for_cargo` in a `build.rs`, and `build` elsewhere")]

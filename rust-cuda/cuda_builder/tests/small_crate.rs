@@ -115,6 +115,17 @@ fn odd_names_two_builds_at_once_warnings_and_sources() {
     assert!(format!("{error:?}").contains("  small: a division whose divisor may be 0; an index that"), "{error:?}");
     CudaBuilder::new(&folder).deny_panics(false).build().unwrap();
 
+    // Instructions of inline assembly raise the version. A file with one that the architecture lacks is refused.
+    let with = |assembly| INNER.replace("*to = 7", &format!("core::arch::asm!(\"{assembly}\"); *to = 7"));
+    fs::write(folder.join("src/inner.rs"), with("nanosleep.u32 7;")).unwrap();
+    let file = root.path().join("small.ptx");
+    CudaBuilder::new(&folder).copy_to(&file).build().unwrap();
+    assert!(fs::read_to_string(&file).unwrap().contains("\n.version 6.3\n.target sm_70\n"));
+    fs::write(folder.join("src/inner.rs"), with("cp.async.wait_all;")).unwrap();
+    let error = CudaBuilder::new(&folder).copy_to(&file).build().unwrap_err();
+    assert!(error.to_string().contains("that sm_70 lacks:\n  small: cp.async.wait_all needs sm_80\n"), "{error}");
+    build(&folder).unwrap();
+
     // An error keeps the compiler's words.
     fs::write(folder.join("src/inner.rs"), "fn broken( {").unwrap();
     let error = build(&folder).unwrap_err().to_string();

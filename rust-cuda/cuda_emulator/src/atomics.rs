@@ -46,7 +46,7 @@ impl Runner<'_> {
     /// Executes an atomic operation. Returns the old value, the high bits 0.
     pub(crate) fn execute_atomic(&self, operation: &AtomicAccess, function: &mut dyn FnMut(u64) -> Option<u64>) -> u64 {
         if operation.order == Ordering::SeqCst {
-            self.execute_fence(operation.scope);
+            self.execute_fence(Ordering::SeqCst, operation.scope);
         }
         let (mut changed, mut wrote) = (false, false);
         let mut function = |old| {

@@ -8,6 +8,9 @@
 //! A fence before a relaxed write releases what the thread knew at the fence. A fence after a relaxed read acquires.
 //! Updates continue what earlier writes of the element have released; a store ends it.
 //!
+//! Two `fence.sc` need not be fences of the threads that write and read the element: a barrier may lie between. If the
+//! second fence came first in the order of all `fence.sc`, the read would come before the write that it reads from.
+//!
 //! # Precision
 //! - Knowledge of a thread holds until its next barrier. Accesses that it makes after the release and before the
 //!   barrier count as released, too.
@@ -75,6 +78,8 @@ struct Element {
     released: Released,
     /// The block to which `in_block` belongs.
     block: u64,
+    /// The same from `fence.sc` to `fence.sc`.
+    sequential: Released,
 }
 
 /// What the elements of one memory pass on, by address.
@@ -89,6 +94,17 @@ struct Thread {
     fenced: Released,
     /// What it has read and not acquired yet.
     read: Released,
+    /// What the last `fence.sc` of each thread before the last barrier knew, and its own one.
+    sequential_fenced: Released,
+    /// What these threads have read, for a `fence.sc`.
+    sequential_read: Released,
+}
+
+impl Released {
+    fn join(&mut self, other: &Self) {
+        join(&mut self.in_block, &other.in_block);
+        join(&mut self.everywhere, &other.everywhere);
+    }
 }
 
 /// The knowledge of the threads of a block.
@@ -105,7 +121,8 @@ impl Causality {
     pub(crate) const BYTES_PER_THREAD: usize = size_of::<Thread>();
 
     pub(crate) fn new(threads: usize) -> Result<Self, TryReserveError> {
-        let threads = RefCell::new(filled(threads, Thread::default)?);
+        let nothing = Thread::default();
+        let threads = RefCell::new(filled(threads, || nothing.clone())?);
         Ok(Self { threads, shared: RefCell::default(), is_used: Cell::new(false) })
     }
 
@@ -134,24 +151,39 @@ impl Causality {
             return;
         }
         let threads = &mut self.threads.borrow_mut();
-        let mut all = Arc::default();
-        together.clone().for_each(|thread| join(&mut all, &threads[thread].known));
-        together.for_each(|thread| threads[thread].known = Arc::clone(&all));
+        let mut all = Thread::default();
+        for thread in together.clone().map(|thread| &threads[thread]) {
+            join(&mut all.known, &thread.known);
+            all.sequential_fenced.join(&thread.sequential_fenced);
+            all.sequential_read.join(&thread.sequential_read);
+        }
+        for thread in together {
+            let Thread { known, sequential_fenced, sequential_read, .. } = all.clone();
+            let thread = &mut threads[thread];
+            (thread.known, thread.sequential_fenced, thread.sequential_read) =
+                (known, sequential_fenced, sequential_read);
+        }
     }
 }
 
 impl Runner<'_> {
     /// Orders the accesses of the running thread before a fence before those after it.
-    pub(crate) fn execute_fence(&self, scope: Scope) {
+    pub(crate) fn execute_fence(&self, order: Ordering, scope: Scope) {
         self.causality.is_used.set(true);
         let snapshot = self.released();
         let mut threads = self.causality.threads.borrow_mut();
         let thread = &mut threads[self.thread.get() as usize];
-        thread.fenced.in_block = Arc::clone(&snapshot);
-        join(&mut thread.known, &thread.read.in_block);
-        if scope != Scope::Block {
-            thread.fenced.everywhere = snapshot;
-            join(&mut thread.known, &thread.read.everywhere);
+        let mut fence = |fenced: &mut Released, read: &Released| {
+            fenced.in_block = Arc::clone(&snapshot);
+            join(&mut thread.known, &read.in_block);
+            if scope != Scope::Block {
+                fenced.everywhere = Arc::clone(&snapshot);
+                join(&mut thread.known, &read.everywhere);
+            }
+        };
+        fence(&mut thread.fenced, &thread.read);
+        if order == Ordering::SeqCst {
+            fence(&mut thread.sequential_fenced, &thread.sequential_read);
         }
         drop(threads);
         self.orders_changed();
@@ -193,34 +225,34 @@ impl Runner<'_> {
         let element = elements.0.entry(address).or_default();
         if element.block != self.block.get() {
             (element.block, element.released.in_block) = (self.block.get(), Arc::default());
+            element.sequential.in_block = Arc::default();
         }
-        let found = Released {
-            in_block: Arc::clone(&element.released.in_block),
-            everywhere: match operation.scope {
-                Scope::Block => Arc::default(),
-                Scope::Device | Scope::System => Arc::clone(&element.released.everywhere),
-            },
+        let is_wide = operation.scope != Scope::Block;
+        let seen = |released: &Released| Released {
+            in_block: Arc::clone(&released.in_block),
+            everywhere: if is_wide { Arc::clone(&released.everywhere) } else { Arc::default() },
         };
+        let (found, sequential) = (seen(&element.released), seen(&element.sequential));
         if wrote {
             if operation.kind == AtomicKind::Store {
-                element.released = Released::default();
+                (element.released, element.sequential) = Default::default();
             }
             join(&mut element.released.in_block, &snapshot);
-            join(&mut element.released.in_block, &thread.fenced.in_block);
-            if operation.scope != Scope::Block {
+            element.released.join(&seen(&thread.fenced));
+            if is_wide {
                 join(&mut element.released.everywhere, &snapshot);
-                join(&mut element.released.everywhere, &thread.fenced.everywhere);
             }
+            element.sequential.join(&seen(&thread.sequential_fenced));
         }
         if operation.kind == AtomicKind::Store {
             return;
         }
+        thread.sequential_read.join(&sequential);
         if acquires {
             join(&mut thread.known, &found.in_block);
             join(&mut thread.known, &found.everywhere);
         } else {
-            join(&mut thread.read.in_block, &found.in_block);
-            join(&mut thread.read.everywhere, &found.everywhere);
+            thread.read.join(&found);
         }
     }
 

@@ -84,10 +84,20 @@ pub enum Kind {
         /// The number of threads of the block.
         of_block: u64,
     },
-    /// A shuffle up or down by more than 31 lanes. On a device it is a shuffle by `delta` modulo 32.
+    /// A shuffle up or down by more than 31 lanes, or one with an XOR of more than 31. On a device it is a shuffle by
+    /// `delta` modulo 32.
     ShuffleDelta {
-        /// The number of lanes.
+        /// The number of lanes, or the XOR.
         delta: u32,
+    },
+    /// A shuffle from a lane that is not in the mask. On a device the value is undefined.
+    ///
+    /// Shuffles up and down are not reported: the lanes at the edge of a mask often have no use for the value.
+    ShuffleSource {
+        /// The lane.
+        from: u32,
+        /// The mask.
+        mask: u32,
     },
     /// A panic of the kernel. On a device it stops the grid.
     Panic {
@@ -163,6 +173,9 @@ impl fmt::Display for Defect {
             )?,
             Kind::ShuffleDelta { delta } => {
                 write!(f, ", whose delta is {delta}: it must be 0 to 31, because the device takes it modulo 32")?
+            }
+            Kind::ShuffleSource { from, mask } => {
+                write!(f, ", from lane {from}, which is not in the mask {mask:#010x}: the value is undefined")?;
             }
             Kind::Panic { message, at } => {
                 write!(f, ", a panic: {message}")?;

@@ -17,7 +17,7 @@
 //! - Asynchronous copies: an access to the destination before the issuing thread has waited for the copy, and a write
 //!   to the source before the wait.
 //! - Elements of an output that two threads write.
-//! - Barriers and warp collectives that some threads miss.
+//! - Barriers and warp collectives that some threads miss, and shuffles from lanes outside of their mask.
 //! - Conditions of `gpu_assert!` that do not hold, and panics.
 //! - Launches beyond the limits of the device.
 //!
@@ -84,6 +84,7 @@
 //!   device do not overlap.
 //! - **Parts of elements in global memory.** Records are per element of the array as it was allocated. A write of one
 //!   byte marks the whole element as written.
+//! - **Atomic accesses of two sizes to one element.**
 //! - **Further races on an element.** A record keeps the last write and a summary of the reads, so the report of a race
 //!   may name several threads, and later races on the same element may be missed.
 //! - **Asynchronous copies that no thread waits for**, unless a thread of the block accesses the destination.
@@ -98,8 +99,9 @@
 //!   in inline assembly are not seen.
 //! - **Time.** An emulated kernel says nothing about speed.
 //!
-//! Two limits of the records cause wrong reports. Two accesses of one block to global memory exactly 4,096 barriers
-//! apart are reported as a race. A process distinguishes 4,095 lines of kernels; all further lines share one name.
+//! Some limits of the records cause wrong reports. Two threads that write different bytes of one element of global
+//! memory are reported as a race. So are two accesses of one block to global memory exactly 4,096 barriers apart. A
+//! process distinguishes 4,095 lines of kernels; all further lines share one name.
 
 mod arrays;
 mod atomics;

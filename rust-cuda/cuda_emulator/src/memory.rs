@@ -204,9 +204,13 @@ impl Allocation {
         plain ^ atomic.rotate_left(1)
     }
 
-    /// The element at a byte of the allocation in words, such as `result[17]`.
+    /// The element at a byte of the allocation in words, such as `result[17]` or `result[17], byte 2 of the element`.
     pub(crate) fn describe(&self, offset: u64) -> String {
-        format!("{}[{}]", self.name, offset / self.element)
+        let element = format!("{}[{}]", self.name, offset / self.element);
+        match offset % self.element {
+            0 => element,
+            byte => format!("{element}, byte {byte} of the element"),
+        }
     }
 }
 
@@ -291,6 +295,11 @@ impl Memory {
         let buffer = self.try_allocate(name, values.len(), Role::Scratch)?;
         self.write(&buffer, values);
         Ok(buffer)
+    }
+
+    /// Frees an array. No later one has its addresses, so a kernel that accesses it is reported.
+    pub fn free<T: Scalar>(&mut self, buffer: Buffer<T>) {
+        self.allocations.remove(&buffer.address);
     }
 
     /// Replaces the values of an array.

@@ -282,6 +282,12 @@ pub unsafe fn vector_load(source: Global<f32>, result: GlobalMut<f32>, at: i32) 
     unsafe { result.store(0, vector.0[3]) };
 }
 
+/// Writes two bytes in the middle of element 5.
+#[kernel]
+pub unsafe fn half_store(result: GlobalMut<f32>) {
+    unsafe { result.offset(5).cast::<u8>().offset(1).cast::<u16>().store(0, 7) };
+}
+
 #[test]
 fn a_misaligned_vector() {
     let mut memory = Memory::new();
@@ -292,6 +298,8 @@ fn a_misaligned_vector() {
     load(4).unwrap();
     assert_eq!(one(load(2)).kind, Kind::Misaligned);
     assert!(matches!(one(load(126)).kind, Kind::OutOfBounds { .. }));
+    let defect = one(Emulator::new().launch("half", &launch, &mut memory, || unsafe { half_store(r) }));
+    assert_eq!(defect.action, "write of 2 bytes at result[5], byte 1 of the element");
 }
 
 /// Writes element `index` of shared memory.

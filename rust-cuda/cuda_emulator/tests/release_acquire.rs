@@ -178,3 +178,48 @@ fn fences_pass_data_within_a_block() {
         assert_eq!(memory.download(&result), [17; BLOCKS as usize]);
     }
 }
+
+/// All threads of the last block sum up what the threads of all blocks wrote. Barriers lie between the fences and the
+/// accesses to the counter.
+///
+/// `defect` 1 leaves out the fence of all threads before the counter, 2 the one after it. In 3 the first fences, and in
+/// 4 the second ones, are no `fence.sc`. In 5 the first fences are for the block only.
+#[kernel]
+pub unsafe fn fences_of_all(parts: GlobalMut<u32>, counter: GlobalMut<u32>, sums: GlobalMut<u32>, defect: u32) {
+    let (tx, block, blocks) = (thread::thread_idx_x(), thread::block_idx_x(), thread::grid_dim_x());
+    let arrived = Shared::<u32>::dynamic();
+    let order = |weak| if defect == weak { Ordering::AcqRel } else { Ordering::SeqCst };
+    unsafe { parts.store((block * 64 + tx) as isize, block + tx) };
+    if defect != 1 {
+        fence(order(3), if defect == 5 { Scope::Block } else { Scope::Device });
+    }
+    unsafe { thread::sync_threads() };
+    if tx == 0 {
+        unsafe { arrived.store(0, counter.atomic_add(0, 1)) };
+    }
+    unsafe { thread::sync_threads() };
+    if unsafe { arrived.load(0) } == blocks - 1 {
+        if defect != 2 {
+            fence(order(4), Scope::Device);
+        }
+        let mut sum = 0;
+        for other in 0..blocks {
+            sum += unsafe { parts.load((other * 64 + tx) as isize) };
+        }
+        unsafe { sums.store(tx as isize, sum) };
+    }
+}
+
+#[test]
+fn sequential_fences_order_across_barriers() {
+    for defect in 0..6 {
+        let mut memory = Memory::new();
+        let parts = memory.allocate::<u32>("parts", 64 * BLOCKS as usize, Role::Scratch);
+        let counter = memory.upload("counter", &[0_u32]);
+        let sums = memory.allocate::<u32>("sums", 64, Role::Output);
+        let (p, c, s) = (parts.global_mut(), counter.global_mut(), sums.global_mut());
+        let result = run(&mut memory, || unsafe { fences_of_all(p, c, s, defect) });
+        assert_eq!(races(result.clone()), defect != 0, "{defect}: {result:?}");
+        assert_eq!(memory.download(&sums), (0..64).map(|tx| 10 + 5 * tx).collect::<Vec<u32>>());
+    }
+}

@@ -139,3 +139,36 @@ fn a_shuffle_by_more_lanes_than_a_warp_has_is_reported() {
     let wanted = "a shuffle of a warp, whose delta is 33: it must be 0 to 31, because the device takes it modulo 32";
     assert!(found.to_string().contains(wanted), "{found}");
 }
+
+/// Lanes 0 to 15 exchange numbers: by XOR with `bits`, and from lane `from`.
+#[kernel]
+pub unsafe fn half_a_warp(to: GlobalMut<u32>, bits: u32, from: u32) {
+    let lane = thread::thread_idx_x();
+    if lane < 16 {
+        let exchanged = unsafe { (masked::shuffle_xor(0xffff, lane, bits), masked::shuffle(0xffff, lane, from)) };
+        unsafe { to.store(lane as isize, exchanged.0 << 8 | exchanged.1) };
+    }
+}
+
+#[test]
+fn a_shuffle_from_a_lane_outside_of_the_mask_is_reported() {
+    let mut memory = Memory::new();
+    let to = memory.allocate::<u32>("to", 16, Role::Scratch);
+    let handle = to.global_mut();
+    // Lane 35 is lane 3.
+    run(32, &mut memory, || unsafe { half_a_warp(handle, 5, 35) }).unwrap();
+    assert_eq!(memory.download(&to)[2], 7 << 8 | 3);
+    for (bits, from, kind) in [
+        (5, 20, Kind::ShuffleSource { from: 20, mask: 0xffff }),
+        (5, 48, Kind::ShuffleSource { from: 16, mask: 0xffff }),
+        (33, 0, Kind::ShuffleDelta { delta: 33 }),
+    ] {
+        let (found, text) = one(run(32, &mut memory, || unsafe { half_a_warp(handle, bits, from) }));
+        assert_eq!(found, kind, "{text}");
+    }
+    // The device takes the XOR modulo 32, as the report says.
+    assert_eq!(memory.download(&to)[2] >> 8, 3);
+    let (_, text) = one(run(32, &mut memory, || unsafe { half_a_warp(handle, 16, 0) }));
+    assert!(text.contains("a shuffle of a warp, from lane "), "{text}");
+    assert!(text.contains(", which is not in the mask 0x0000ffff: the value is undefined"), "{text}");
+}

@@ -1,11 +1,15 @@
 //! Arrays in the memory of a device.
 
+use std::sync::Arc;
+
 use cuda_std::Scalar;
 use cuda_std::launch::{Array, ArrayMut};
 
+use crate::device::EmulatedMemory;
+
 /// A typed array in the memory of a [`Device`](crate::Device).
 ///
-/// A GPU's memory is freed when the value is dropped. The emulator's memory is freed with its device.
+/// The memory is freed when the value is dropped.
 #[derive(Debug)]
 pub struct Buffer<T: Scalar> {
     pub(crate) name: String,
@@ -17,10 +21,36 @@ pub struct Buffer<T: Scalar> {
 
 /// The memory of a buffer.
 #[derive(Debug)]
-pub(crate) enum Storage<T> {
-    Emulated(cuda_emulator::Buffer<T>),
+pub(crate) enum Storage<T: Scalar> {
+    Emulated(EmulatedArray<T>),
     #[cfg(feature = "cuda")]
     Cuda(crate::cuda::Memory),
+}
+
+/// An array of the emulator.
+#[derive(Debug)]
+pub(crate) struct EmulatedArray<T: Scalar> {
+    /// None while it is dropped.
+    buffer: Option<cuda_emulator::Buffer<T>>,
+    memory: Arc<EmulatedMemory>,
+}
+
+impl<T: Scalar> EmulatedArray<T> {
+    pub(crate) fn new(buffer: cuda_emulator::Buffer<T>, memory: Arc<EmulatedMemory>) -> Self {
+        Self { buffer: Some(buffer), memory }
+    }
+
+    pub(crate) fn buffer(&self) -> &cuda_emulator::Buffer<T> {
+        self.buffer.as_ref().expect("it is not dropped yet")
+    }
+}
+
+impl<T: Scalar> Drop for EmulatedArray<T> {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            self.memory.lock().memory.free(buffer);
+        }
+    }
 }
 
 impl<T: Scalar> Buffer<T> {
@@ -43,8 +73,8 @@ impl<T: Scalar> Buffer<T> {
     }
 }
 
-// SAFETY: a device allocates `length` elements at `address`, aligned to 256 bytes, and frees them when the value or the
-// device is dropped.
+// SAFETY: a device allocates `length` elements at `address`, aligned to 256 bytes, and frees them when the value is
+// dropped.
 unsafe impl<T: Scalar> Array<T> for Buffer<T> {
     fn address(&self) -> u64 {
         self.address

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cuda_emulator::{Counts, Emulator, Launch, Limits, Memory, OutOfMemory, Role};
 use cuda_std::Scalar;
 use cuda_std::constant::ConstantMemory;
 use cuda_std::launch::{Argument, Kernel};
 
-use crate::buffer::Storage;
+use crate::buffer::{EmulatedArray, Storage};
 use crate::ptx::enclosing;
 use crate::{Buffer, Error, Ptx};
 
@@ -26,24 +26,26 @@ pub struct Device {
 
 #[derive(Debug)]
 enum Backend {
-    Emulator(Emulator, Mutex<Emulated>),
+    Emulator(Emulator, Arc<EmulatedMemory>),
     #[cfg(feature = "cuda")]
     Cuda(crate::cuda::CudaDevice),
 }
 
-/// Sets a constant array of the emulator.
-type SetConstant = Box<dyn Fn(&mut Memory) + Send>;
-
-/// The emulator's memory, and the constant arrays by module and symbol: those of an inner module are last.
-#[derive(Default)]
-struct Emulated {
-    memory: Memory,
-    constants: BTreeMap<(String, &'static str), SetConstant>,
+/// The emulator's memory, and the bytes of constant arrays by module and symbol: those of an inner module are last.
+#[derive(Debug, Default)]
+pub(crate) struct Emulated {
+    pub(crate) memory: Memory,
+    constants: BTreeMap<(String, &'static str), Vec<u8>>,
 }
 
-impl std::fmt::Debug for Emulated {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Emulated").finish_non_exhaustive()
+/// The emulator's memory, which its arrays share.
+#[derive(Debug, Default)]
+pub(crate) struct EmulatedMemory(Mutex<Emulated>);
+
+impl EmulatedMemory {
+    /// A launch that panicked leaves it usable.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Emulated> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -104,7 +106,7 @@ impl Device {
     /// The emulator with other limits or another seed, or with one block after the other.
     #[must_use]
     pub fn with_emulator(emulator: Emulator) -> Self {
-        Self { number: next_number(), backend: Backend::Emulator(emulator, Mutex::default()) }
+        Self { number: next_number(), backend: Backend::Emulator(emulator, Arc::default()) }
     }
 
     /// The GPU with this number; the first one is 0.
@@ -183,8 +185,8 @@ impl Device {
     pub fn upload<T: Scalar>(&self, name: &str, values: &[T]) -> Result<Buffer<T>, Error> {
         match &self.backend {
             Backend::Emulator(_, emulated) => {
-                let buffer = locked(emulated).memory.try_upload(name, values).map_err(host_memory(name))?;
-                Ok(self.emulated(name, buffer))
+                let buffer = emulated.lock().memory.try_upload(name, values).map_err(host_memory(name))?;
+                Ok(self.emulated(name, buffer, emulated))
             }
             #[cfg(feature = "cuda")]
             Backend::Cuda(device) => {
@@ -202,8 +204,8 @@ impl Device {
     pub fn zeros<T: Scalar>(&self, name: &str, length: usize) -> Result<Buffer<T>, Error> {
         match &self.backend {
             Backend::Emulator(_, emulated) => {
-                let buffer = locked(emulated).memory.try_zeros(name, length).map_err(host_memory(name))?;
-                Ok(self.emulated(name, buffer))
+                let buffer = emulated.lock().memory.try_zeros(name, length).map_err(host_memory(name))?;
+                Ok(self.emulated(name, buffer, emulated))
             }
             #[cfg(feature = "cuda")]
             Backend::Cuda(device) => {
@@ -225,9 +227,9 @@ impl Device {
     pub fn output<T: Scalar>(&self, name: &str, length: usize) -> Result<Buffer<T>, Error> {
         match &self.backend {
             Backend::Emulator(_, emulated) => {
-                let memory = &mut locked(emulated).memory;
+                let memory = &mut emulated.lock().memory;
                 let buffer = memory.try_allocate(name, length, Role::Output).map_err(host_memory(name))?;
-                Ok(self.emulated(name, buffer))
+                Ok(self.emulated(name, buffer, emulated))
             }
             #[cfg(feature = "cuda")]
             Backend::Cuda(device) => {
@@ -247,7 +249,7 @@ impl Device {
         same_length(buffer, values)?;
         match (&self.backend, &buffer.storage) {
             (Backend::Emulator(_, emulated), Storage::Emulated(array)) => {
-                locked(emulated).memory.write(array, values);
+                emulated.lock().memory.write(array.buffer(), values);
                 Ok(())
             }
             #[cfg(feature = "cuda")]
@@ -284,11 +286,11 @@ impl Device {
         same_length(buffer, values)?;
         match (&self.backend, &buffer.storage) {
             (Backend::Emulator(_, emulated), Storage::Emulated(array)) => {
-                let memory = &locked(emulated).memory;
-                if let Some((first, count)) = memory.unwritten(array) {
+                let memory = &emulated.lock().memory;
+                if let Some((first, count)) = memory.unwritten(array.buffer()) {
                     return Err(Error::Unwritten { name: buffer.name.clone(), count, first });
                 }
-                memory.read(array, values);
+                memory.read(array.buffer(), values);
                 Ok(())
             }
             #[cfg(feature = "cuda")]
@@ -301,24 +303,23 @@ impl Device {
     /// Sets a constant array of a crate of kernels, such as one that `constant!` declares.
     ///
     /// `module` is the [`module`](Ptx::module) of the PTX: the name of the crate, or the path of a module of it. On a GPU
-    /// the PTX must be loaded before. The values fill the array from its start on.
+    /// the PTX must be loaded before. The values fill the array from its start on. The elements behind them stay.
     ///
     /// # Errors
     /// [`Error::Length`] for more values than the array holds; [`Error::NotLoaded`], [`Error::NoConstant`],
     /// [`Error::Driver`] on a GPU.
-    pub fn set_constant<C: ConstantMemory>(&self, module: &str, _array: C, values: &[C::Element]) -> Result<(), Error>
-    where
-        C::Element: Send,
-    {
+    pub fn set_constant<C: ConstantMemory>(&self, module: &str, _array: C, values: &[C::Element]) -> Result<(), Error> {
         if values.len() > C::LENGTH {
             let name = C::SYMBOL.to_owned();
             return Err(Error::Length { name, required: C::LENGTH, found: values.len() });
         }
         match &self.backend {
             Backend::Emulator(_, emulated) => {
-                let values = values.to_vec();
-                let set = Box::new(move |memory: &mut Memory| memory.set_constant(C::SYMBOL, &values));
-                locked(emulated).constants.insert((module.to_owned(), C::SYMBOL), set);
+                let mut emulated = emulated.lock();
+                let held = emulated.constants.entry((module.to_owned(), C::SYMBOL)).or_default();
+                let bytes = bytes_of(values);
+                held.resize(held.len().max(bytes.len()), 0);
+                held[..bytes.len()].copy_from_slice(bytes);
                 Ok(())
             }
             #[cfg(feature = "cuda")]
@@ -370,10 +371,10 @@ impl Device {
         let arguments = Arguments::of(kernel, self.number)?;
         match &self.backend {
             Backend::Emulator(emulator, emulated) => {
-                let Emulated { memory, constants } = &mut *locked(emulated);
-                for ((module, _), set) in &*constants {
+                let Emulated { memory, constants } = &mut *emulated.lock();
+                for ((module, symbol), bytes) in &*constants {
                     if enclosing(K::MODULE).any(|outer| outer == module) {
-                        set(memory);
+                        memory.set_constant(symbol, bytes);
                     }
                 }
                 let arguments = &arguments;
@@ -429,9 +430,9 @@ impl Device {
     pub fn printed(&self, work: impl FnOnce() -> Result<(), Error>) -> Result<Option<String>, Error> {
         match &self.backend {
             Backend::Emulator(_, emulated) => {
-                locked(emulated).memory.collect_printed();
+                emulated.lock().memory.collect_printed();
                 let result = work();
-                let text = locked(emulated).memory.take_printed();
+                let text = emulated.lock().memory.take_printed();
                 result.map(|()| Some(text))
             }
             #[cfg(feature = "cuda")]
@@ -450,7 +451,12 @@ impl Device {
         Err(Error::ForeignArray { what, name: buffer.name.clone() })
     }
 
-    fn emulated<T: Scalar>(&self, name: &str, buffer: cuda_emulator::Buffer<T>) -> Buffer<T> {
+    fn emulated<T: Scalar>(
+        &self,
+        name: &str,
+        buffer: cuda_emulator::Buffer<T>,
+        memory: &Arc<EmulatedMemory>,
+    ) -> Buffer<T> {
         let handle = buffer.global();
         // SAFETY: a handle is a transparent wrapper of a pointer, which has the size of a `usize`.
         let address = unsafe { (&raw const handle).cast::<usize>().read() } as u64;
@@ -459,7 +465,7 @@ impl Device {
             device: self.number,
             address,
             length: buffer.len(),
-            storage: Storage::Emulated(buffer),
+            storage: Storage::Emulated(EmulatedArray::new(buffer, Arc::clone(memory))),
         }
     }
 
@@ -476,18 +482,12 @@ fn same_length<T: Scalar>(buffer: &Buffer<T>, values: &[T]) -> Result<(), Error>
     if required == found { Ok(()) } else { Err(Error::Length { name: buffer.name.clone(), required, found }) }
 }
 
-/// The emulator's state. A launch that panicked leaves it usable.
-fn locked(emulated: &Mutex<Emulated>) -> MutexGuard<'_, Emulated> {
-    emulated.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn host_memory(name: &str) -> impl FnOnce(OutOfMemory) -> Error {
     let name = name.to_owned();
     move |error| Error::HostMemory { name, error }
 }
 
 /// The bytes of values.
-#[cfg(feature = "cuda")]
 fn bytes_of<T: Scalar>(values: &[T]) -> &[u8] {
     // SAFETY: Scalar is sealed; its types have no padding, so all bytes are initialised.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }

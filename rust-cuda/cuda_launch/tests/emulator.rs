@@ -91,6 +91,12 @@ fn a_kernel_runs_with_arrays_values_and_constants() {
     let counts = unsafe { device.launch_counting(&Launch::cover(6, 32), &call) }.unwrap();
     assert_eq!(counts.expect("the emulator counts").threads, 32);
     assert_eq!(device.download(&to).unwrap(), [1.5, 20.5, 300.5, 4000.5, 5.5, 60.5]);
+    // As on a GPU, the elements behind the new ones stay.
+    device.set_constant(CRATE, FACTORS, &[2.0]).unwrap();
+    let call = Scale { from: &from, to: &mut to, width: 3, height: 1, offset: 0.5 };
+    // SAFETY: the emulator checks every access.
+    unsafe { device.launch(&Launch::cover(3, 32), &call) }.unwrap();
+    assert_eq!(device.download(&to).unwrap()[..3], [2.5, 20.5, 300.5]);
 
     let mut line = device.output("line", 3).unwrap();
     let call = other::ScaleByLine { line: other::Line { factor: 0.5, summand: 7 }, to: &mut line };
@@ -122,6 +128,33 @@ fn a_constant_of_an_inner_module_comes_before_that_of_the_crate() {
         launched.and_then(|()| device.download(&to)).unwrap()
     };
     assert_eq!([scaled(true), scaled(false), scaled(true)], [[3.0], [1.0], [3.0]]);
+}
+
+/// Writes to an array by its address.
+///
+/// # Safety
+/// - An array with this address exists.
+#[kernel]
+pub unsafe fn store_at(address: u64) {
+    // SAFETY: the array exists, and the grid has one thread.
+    unsafe { GlobalMut::<u32>::new(std::ptr::without_provenance_mut(address as usize)).store(0, 7) };
+}
+
+#[test]
+fn a_dropped_array_is_freed() {
+    use cuda_std::launch::Array as _;
+    let device = Device::emulator();
+    let array = device.zeros::<u32>("array", 1).unwrap();
+    let call = StoreAt { address: array.address() };
+    // SAFETY: the emulator checks every access.
+    let launch = || unsafe { device.launch(&Launch::cover(1, 1), &call) };
+    launch().unwrap();
+    drop(array);
+    let later = device.zeros::<u32>("later", 1).unwrap();
+    assert!(launch().unwrap_err().to_string().contains("out of bounds"));
+    drop(device);
+    // An array may outlive its device.
+    drop(later);
 }
 
 #[test]

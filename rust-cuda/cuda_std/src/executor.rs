@@ -297,7 +297,7 @@ pub trait Executor {
     /// Orders the accesses of this thread before it before those after it, for the threads of a scope.
     ///
     /// The default implementation does nothing.
-    fn fence(&self, _scope: Scope) {}
+    fn fence(&self, _order: Ordering, _scope: Scope) {}
     /// Issues an asynchronous copy.
     ///
     /// The default implementation copies at once.

@@ -39,12 +39,6 @@ impl MatrixElement for Bf16 {}
 /// LLVM's intrinsics, which are convergent; see [`mma`](crate::mma).
 #[cfg(target_arch = "nvptx64")]
 mod intrinsics {
-    /// A compile error in a build for an older architecture. Generic, so that only kernels that call it are checked.
-    #[inline(always)]
-    pub(super) fn require_sm_75<T>() {
-        const { assert!(cfg!(target_feature = "sm_75"), "ldmatrix needs a build for sm_75 or newer") };
-    }
-
     /// The struct that LLVM returns.
     #[repr(C)]
     pub(super) struct Two(pub(super) u32, pub(super) u32);
@@ -130,7 +124,7 @@ macro_rules! functions {
         pub unsafe fn $name<T: MatrixElement>(row: Shared<T>) -> [u32; $matrices] {
             #[cfg(target_arch = "nvptx64")]
             {
-                intrinsics::require_sm_75::<()>();
+                require_arch!(concat!("ldmatrix::", stringify!($name)), "sm_75", "Sm75");
                 // SAFETY: all lanes are converged here, and the rows may be read, as the function requires.
                 let loaded = unsafe { intrinsics::$intrinsic(intrinsics::generic(row.address())) };
                 $words(loaded)

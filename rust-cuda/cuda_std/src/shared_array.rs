@@ -7,7 +7,7 @@ use crate::{Scalar, Shared};
 
 /// An array of `N` elements in the block's shared memory. [`shared_array!`](crate::shared_array!) declares one.
 ///
-/// Its methods are those of [`Shared`]. The emulator checks the index.
+/// Its methods are some of those of [`Shared`]; [`as_shared`](Self::as_shared) has all. The emulator checks the index.
 pub struct SharedArray<T, const N: usize>(Shared<T>);
 
 impl<T, const N: usize> Clone for SharedArray<T, N> {

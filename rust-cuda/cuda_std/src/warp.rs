@@ -82,11 +82,14 @@ pub fn lanes_gt() -> u32 {
 ///
 /// A device decides which lanes are together, so the result may change from run to run. In the emulator each lane runs
 /// alone: the result is its own bit.
+///
+/// It needs a build for `sm_75` or newer: for `sm_70` LLVM writes PTX 6.0, which lacks the instruction.
 #[inline(always)]
 #[must_use]
 pub fn active_mask() -> u32 {
     #[cfg(target_arch = "nvptx64")]
     {
+        require_arch!("warp::active_mask", "sm_75", "Sm75");
         // SAFETY: the read has no precondition.
         unsafe { masked::intrinsics::active_mask() }
     }

@@ -117,7 +117,9 @@ fn parameters(function: &ItemFn) -> Result<Vec<Parameter<'_>>> {
 pub(crate) fn launcher(function: &ItemFn, options: &Options) -> Result<TokenStream> {
     let parameters = parameters(function)?;
     let symbol = &function.sig.ident;
-    let name = options.launcher.clone().unwrap_or_else(|| format_ident!("{}", camel_case(&symbol.to_string())));
+    // With the place of the function, so that an error for a name that is taken points there.
+    let camel_case = || format_ident!("{}", camel_case(&symbol.to_string()), span = symbol.span());
+    let name = options.launcher.clone().unwrap_or_else(camel_case);
     for (array, _) in &options.lengths {
         if !parameters.iter().any(|parameter| parameter.name == array && parameter.array.is_some()) {
             return Err(Error::new(array.span(), format!("`{array}` is no parameter of type Global or GlobalMut")));

@@ -35,6 +35,11 @@ impl Needs {
         Self { target: number(digits), is_specific, version: (number(major), number(minor)) }
     }
 
+    /// Whether a header lacks the target. A specific target runs on its own architecture alone.
+    pub(super) fn has_newer_target(self, header: Self) -> bool {
+        (self.target, self.is_specific) > (header.target, header.is_specific)
+    }
+
     pub(super) fn version(&self) -> String {
         format!("{}.{}", self.version.0, self.version.1)
     }

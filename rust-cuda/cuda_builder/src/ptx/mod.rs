@@ -24,6 +24,7 @@ mod body;
 mod bounds;
 mod entry;
 mod features;
+mod header;
 mod instructions;
 mod lexer;
 mod parse;
@@ -34,6 +35,8 @@ mod tests;
 pub(crate) use bounds::apply_declared;
 pub use bounds::{LaunchBounds, with_launch_bounds};
 pub use entry::{Entry, Param};
+pub use header::NewerInstruction;
+pub(crate) use header::listed as listed_instructions;
 pub use parse::{Item, ItemKind, Ptx};
 pub use split::Module;
 

@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use cuda_std::atomic::Scope;
+use cuda_std::atomic::{Ordering, Scope};
 use cuda_std::executor::{
     Access, AsyncCopy, AtomicAccess, Collective, Executor, GATHERED, Lockstep, Register, SharedDeclaration, Space,
 };
@@ -62,8 +62,21 @@ impl Executor for Runner<'_> {
     }
 
     fn collective(&self, mask: u32, operation: Collective, value: u64, location: &'static Location<'static>) -> u32 {
-        if let Collective::ShuffleUp(delta @ 32..) | Collective::ShuffleDown(delta @ 32..) = operation {
-            self.report("a shuffle of a warp".to_owned(), Kind::ShuffleDelta { delta }, Some(location));
+        let lane = self.thread.get() % 32;
+        let kind = match operation {
+            Collective::ShuffleUp(delta @ 32..)
+            | Collective::ShuffleDown(delta @ 32..)
+            | Collective::ShuffleXor(delta @ 32..) => Some(Kind::ShuffleDelta { delta }),
+            Collective::Shuffle(from) if mask >> (from % 32) & 1 == 0 => {
+                Some(Kind::ShuffleSource { from: from % 32, mask })
+            }
+            Collective::ShuffleXor(bits) if mask >> (lane ^ bits) & 1 == 0 => {
+                Some(Kind::ShuffleSource { from: lane ^ bits, mask })
+            }
+            _ => None,
+        };
+        if let Some(kind) = kind {
+            self.report("a shuffle of a warp".to_owned(), kind, Some(location));
         }
         self.wait(Wait::Warp(mask, operation, value, location))
     }
@@ -129,8 +142,8 @@ impl Executor for Runner<'_> {
         self.execute_atomic(&operation, update)
     }
 
-    fn fence(&self, scope: Scope) {
-        self.execute_fence(scope);
+    fn fence(&self, order: Ordering, scope: Scope) {
+        self.execute_fence(order, scope);
     }
 
     fn print(&self, text: &str) {

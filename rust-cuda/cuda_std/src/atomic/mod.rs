@@ -370,6 +370,6 @@ pub fn fence(order: Ordering, scope: Scope) {
     }
     #[cfg(not(target_arch = "nvptx64"))]
     if order != Ordering::Relaxed {
-        executor::current().fence(scope);
+        executor::current().fence(order, scope);
     }
 }
