@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "aade4d0d6120895b7ed4832525607be99fe297d7e15555d2c7700afce082ce19";
+pub const SOURCE_HASH: &str = "7045e71381d23901637580a879c705417f083a615aedde16b6368958805d5716";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
