@@ -1,6 +1,7 @@
 //! The native part of the Python module `faltung`.
 
 mod array;
+mod channels;
 mod compute;
 mod device;
 mod forks;

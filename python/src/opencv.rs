@@ -16,6 +16,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::array::{Array, check_apart};
+use crate::channels;
 use crate::compute::{compute, exception};
 use crate::device::{DeviceArray, enqueue};
 use crate::forks;
@@ -177,27 +178,25 @@ impl Rows {
 
     /// # Safety
     /// - The rows are those of an array in the host's memory, and `T` is the type of its values.
-    /// - While the view lives, the array is held, and nothing writes to it.
-    unsafe fn view<T: Pixel>(&self) -> faltung::Result<View<'_, T>> {
-        let values: &[T] = match self.span() {
+    /// - While the slice lives, the array is held, and nothing writes to it.
+    unsafe fn values<T: Pixel>(&self) -> &[T] {
+        match self.span() {
             0 => &[],
             // SAFETY: the buffer's shape and strides say that these values exist, and `new` has checked the alignment.
             // The caller promises the rest.
             span => unsafe { slice::from_raw_parts(with_exposed_provenance(self.address), span) },
-        };
-        View::new(self.width, self.height, self.channels, self.pitch, values)
+        }
     }
 
     /// # Safety
     /// - The rows are those of an array in the host's memory, and `T` is the type of its values.
-    /// - The array may be written. While the view lives, it is held, and nothing else reads or writes it.
-    unsafe fn view_mut<T: Pixel>(&mut self) -> faltung::Result<ViewMut<'_, T>> {
-        let values: &mut [T] = match self.span() {
+    /// - The array may be written. While the slice lives, it is held, and nothing else reads or writes it.
+    unsafe fn values_mut<T: Pixel>(&mut self) -> &mut [T] {
+        match self.span() {
             0 => &mut [],
-            // SAFETY: as in `view`.
+            // SAFETY: as in `values`.
             span => unsafe { slice::from_raw_parts_mut(with_exposed_provenance_mut(self.address), span) },
-        };
-        ViewMut::new(self.width, self.height, self.channels, self.pitch, values)
+        }
     }
 
     /// # Safety
@@ -302,11 +301,21 @@ pub(crate) fn correlate_image(
 }
 
 /// # Safety
-/// `T` and `U` are the types of the arrays' values. As for [`Rows::view`] and [`Rows::view_mut`].
+/// `T` and `U` are the types of the arrays' values. As for [`Rows::values`] and [`Rows::values_mut`].
 unsafe fn on_cpu<T: Pixel, U: Pixel>(source: &Rows, result: &mut Rows, request: Request) -> faltung::Result<()> {
+    let &Rows { width, height, channels, pitch, .. } = source;
+    let result_pitch = result.pitch;
     // SAFETY: as the caller promises.
-    let (source, result) = unsafe { (source.view::<T>()?, result.view_mut::<U>()?) };
-    request.ready(&CPU)?.apply_view(source, result)
+    let (source, result) = unsafe { (source.values::<T>(), result.values_mut::<U>()) };
+    if channels > channels::MOST && !source.is_empty() {
+        let shape = channels::Shape { width, height, channels, source_pitch: pitch, result_pitch };
+        return channels::filter_parts(source, result, shape, |source, result| {
+            let format = PixelFormat { channels: source.channels(), ..request.format };
+            Request { format, ..request.clone() }.ready(&CPU)?.apply_view(source, result)
+        });
+    }
+    let source = View::new(width, height, channels, pitch, source)?;
+    request.ready(&CPU)?.apply_view(source, ViewMut::new(width, height, channels, result_pitch, result)?)
 }
 
 /// Enqueues the correlation of an image with a mask on the device of the image.

@@ -3,9 +3,10 @@
 use super::convert::LastStep;
 use super::dense::{Correlation, correlate_rounded};
 use super::image_lines::ImageLines;
+use super::narrow::Values;
 use super::{Input, Lines, Output};
 use crate::cpu::simd::Level;
-use crate::{Accuracy, Border, Error, Result};
+use crate::{Accuracy, Border, BorderMode, Error, Result};
 
 /// The coefficients of a mask.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,7 +98,15 @@ pub fn correlate_image(input: Input<'_>, output: Output<'_>, filter: &ImageFilte
             let ((column, of_column), (row, of_row)) = (normalized(column), normalized(row));
             let lines = [0, 1].map(|axis| Lines { axis, origin: origins[axis], border, value });
             let last = LastStep { scale: of_column * of_row, offset };
-            ImageLines::new(&input, &output, [&column, &row], lines, last).run(Level::chosen()?)
+            let (weights, level) = ([&column[..], &row[..]], Level::chosen()?);
+            let outside = (border == BorderMode::Constant).then_some(value);
+            let is_exact = Values::new(input.layout.element, outside)
+                .is_some_and(|values| values.are_exact(&row) && values.summed(&row).are_exact(&column));
+            if is_exact {
+                ImageLines::<f32>::new(&input, &output, weights, lines, last).run(level)
+            } else {
+                ImageLines::<f64>::new(&input, &output, weights, lines, last).run(level)
+            }
         }
     }
 }
