@@ -18,7 +18,7 @@ const LONG: usize = 1 << 29;
 const LOOK: Duration = Duration::from_millis(30);
 
 /// The pool of this process. A child of `fork` has none of its parent's threads, so it gets a pool of its own.
-fn pool() -> PyResult<Arc<ThreadPool>> {
+pub(crate) fn pool() -> PyResult<Arc<ThreadPool>> {
     static POOL: Mutex<Option<(u32, Arc<ThreadPool>)>> = Mutex::new(None);
     let mut kept = POOL.lock().unwrap_or_else(PoisonError::into_inner);
     let generation = forks::generation();

@@ -20,6 +20,7 @@ use crate::channels;
 use crate::compute::{compute, exception};
 use crate::device::{DeviceArray, enqueue};
 use crate::forks;
+use crate::ndimage::same_bits;
 
 /// How many filters and sizes stay ready.
 const KEPT: usize = 16;
@@ -79,17 +80,15 @@ impl Request {
     /// Whether results of both have the same bits: NaN is the same as itself, and -0.0 differs from 0.0.
     fn is_same(&self, other: &Self) -> bool {
         let Self { device, width, height, format, column, row, mask, anchor, scale, offset, border, accuracy } = self;
-        let are_same =
-            |a: &[f64], b: &[f64]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits());
         let have_same_row = match (row, &other.row) {
-            (Some(row), Some(other)) => are_same(row, other),
+            (Some(row), Some(other)) => same_bits(row, other),
             (row, other) => row.is_none() && other.is_none(),
         };
         (device, width, height, format) == (&other.device, &other.width, &other.height, &other.format)
             && (mask, anchor, accuracy) == (&other.mask, &other.anchor, &other.accuracy)
             && (scale.to_bits(), offset.to_bits()) == (other.scale.to_bits(), other.offset.to_bits())
             && border.is_same(other.border)
-            && are_same(column, &other.column)
+            && same_bits(column, &other.column)
             && have_same_row
     }
 

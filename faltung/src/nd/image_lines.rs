@@ -11,7 +11,7 @@
 
 use super::axis::{Axis, before};
 use super::border::{PaddedRange, position};
-use super::convert::{LastStep, Run, load_pixels, store};
+use super::convert::{Conversion, Run, load_pixels, store};
 use super::kernel::{Planes, Real, SLACK, TILE_ROWS, mirrored_sums, tile_sums, weighted_sums};
 use super::line_filter::LineFilter;
 use super::scratch::Scratch;
@@ -30,7 +30,7 @@ const LINES: usize = 512 << 10;
 const CACHE_LINE: usize = 64;
 
 /// A separable mask and the images.
-pub(super) struct ImageLines<'a, A> {
+pub(super) struct ImageLines<'a, A, C> {
     input: &'a Input<'a>,
     output: &'a Output<'a>,
     /// Along a column, and along a row.
@@ -46,20 +46,20 @@ pub(super) struct ImageLines<'a, A> {
     /// Elements that a result reads before its own place, along both axes.
     before: [usize; 2],
     lines: [Lines; 2],
-    last: LastStep,
+    last: C,
     rows: Axis,
     columns: Axis,
     channels: Axis,
 }
 
-impl<'a, A: Real> ImageLines<'a, A> {
+impl<'a, A: Real, C: Conversion<A> + Sync> ImageLines<'a, A, C> {
     /// `weights` are those of the column, and those of the row.
     pub(super) fn new(
         input: &'a Input<'a>,
         output: &'a Output<'a>,
         weights: [&[f64]; 2],
         lines: [Lines; 2],
-        last: LastStep,
+        last: C,
     ) -> Self {
         let axis = |number| Axis::of(input, output, number);
         let channels = if input.layout.shape.len() == 3 { axis(2) } else { Axis::ONE };
@@ -134,9 +134,9 @@ struct Memory<A> {
 }
 
 /// A strip of columns of the rows `top..bottom`.
-struct Strip<'a, A> {
+struct Strip<'a, A, C> {
     level: Level,
-    image: &'a ImageLines<'a, A>,
+    image: &'a ImageLines<'a, A, C>,
     top: usize,
     bottom: usize,
     left: usize,
@@ -151,7 +151,7 @@ struct Strip<'a, A> {
     memory: &'a mut Memory<A>,
 }
 
-impl<A: Real> Strip<'_, A> {
+impl<A: Real, C: Conversion<A>> Strip<'_, A, C> {
     /// Filters the input's row at a position along the columns.
     ///
     /// # Safety
@@ -222,7 +222,7 @@ unsafe fn sums<S: Simd, A: Real>(
     }
 }
 
-impl<A: Real> Work for Strip<'_, A> {
+impl<A: Real, C: Conversion<A>> Work for Strip<'_, A, C> {
     type Output = ();
 
     #[inline(always)]

@@ -16,7 +16,7 @@
 use std::marker::PhantomData;
 
 use super::axis::before;
-use super::border::{PaddedRange, position};
+use super::border::PaddedRange;
 use super::byte_axes::rows_without_gaps;
 use super::convert::Value;
 use super::kernel::{Real, SLACK, window_sums};
@@ -173,13 +173,8 @@ impl<'a> WindowMeans<'a> {
     /// The values of a row at a position along the first axis; None outside.
     #[inline(always)]
     fn row_at<T>(&self, at: isize) -> Option<&[T]> {
-        position(self.lines[0].border, at, self.height).map(|inside| {
-            // SAFETY: the row is in the input, without gaps and aligned, and nobody writes it.
-            unsafe {
-                let start = self.input.first.offset(inside as isize * self.input.layout.strides[0]);
-                std::slice::from_raw_parts(start.cast(), self.width * self.step)
-            }
-        })
+        // SAFETY: `new` has checked that rows have no gaps and are aligned.
+        unsafe { self.input.row(at, self.lines[0].border, self.width * self.step) }
     }
 }
 
@@ -291,7 +286,7 @@ impl<T: Value, A: Real> Work for Block<'_, T, A> {
 /// A division takes several times as long. The product is off by at most 2^-28. A mean that is no half of an integer is
 /// at least 2^-18 away from all of these.
 #[inline(always)]
-fn rounded_mean(sum: f64, inverse: f64) -> u16 {
+pub(super) fn rounded_mean(sum: f64, inverse: f64) -> u16 {
     // To add these rounds to multiples of 2^-26 and to integers. The first one gives halves of integers back.
     const TO_FRACTIONS: f64 = 1.5 * (1_u64 << 26) as f64;
     const TO_INTEGERS: f64 = 1.5 * (1_u64 << 52) as f64;
