@@ -37,6 +37,12 @@ pub(crate) fn pool() -> PyResult<Arc<ThreadPool>> {
     Ok(pool)
 }
 
+/// One line about the CPU that computes, with the number of threads. It is that of the module's pool: without one named,
+/// rayon would start another pool.
+pub(crate) fn describe_cpu() -> PyResult<String> {
+    Ok(faltung::with_pool(&pool()?, || faltung::Device::cpu().describe()))
+}
+
 /// Runs `job` without the GIL, on the calling thread and those of the pool. `work` is its number of multiply-adds. A
 /// long job leaves the calling thread free, and ends early when a signal handler raises an exception.
 ///

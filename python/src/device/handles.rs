@@ -158,7 +158,7 @@ pub(super) fn info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     };
     let info = PyDict::new(py);
     info.set_item("version", env!("CARGO_PKG_VERSION"))?;
-    info.set_item("cpu", faltung::Device::cpu().describe())?;
+    info.set_item("cpu", compute::describe_cpu()?)?;
     info.set_item("threads", compute::pool()?.current_num_threads())?;
     info.set_item("driver", gpus.first().map(GpuInfo::driver))?;
     info.set_item("devices", gpus.into_iter().map(Device::of).collect::<Vec<_>>())?;
