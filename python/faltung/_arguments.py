@@ -52,16 +52,10 @@ def integer(value, name):
         raise TypeError(f"{name} must be an integer: {shown(value)} cannot be interpreted as an integer") from None
 
 
-def is_above(value, bound, name):
+def compared(relation, value, bound, name):
+    """``relation(value, bound)``, of which `relation` is one of the module `operator`."""
     try:
-        return value > bound
-    except TypeError:
-        raise TypeError(f"{name} must be a real number, not {shown(value)}") from None
-
-
-def is_below(value, bound, name):
-    try:
-        return value < bound
+        return relation(value, bound)
     except TypeError:
         raise TypeError(f"{name} must be a real number, not {shown(value)}") from None
 

@@ -1,8 +1,7 @@
 """Arrays on CUDA devices: what the filters need of them.
 
 ``wrap(obj)`` is the device array that an object is, or None. ``empty(like, shape, dtype)`` is a new array of the same
-library. ``as_host(obj)`` is the NumPy array of an object that offers DLPack on the CPU, or the object itself.
-``correlate2d_f32`` enqueues a correlation and returns whether it could.
+library. ``correlate2d_f32`` enqueues a correlation and returns whether it could.
 """
 
 import atexit
@@ -10,7 +9,6 @@ import atexit
 from faltung._native import (
     Device,
     DeviceArray,
-    as_host,
     correlate2d_f32,
     devices,
     empty,
@@ -22,7 +20,6 @@ from faltung._native import (
 __all__ = [
     "Device",
     "DeviceArray",
-    "as_host",
     "correlate2d_f32",
     "devices",
     "empty",

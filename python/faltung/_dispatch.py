@@ -4,6 +4,7 @@ All arguments are checked.
 """
 
 import functools
+import math
 import struct
 
 import numpy as np
@@ -19,6 +20,9 @@ _NO_WEIGHT = float(np.finfo(np.float64).eps)
 # The largest mean of a picture of float32 that is computed as a sum of products. Above, sums that do not grow with the
 # size are worth more than one pass over memory with all products.
 SMALL_MEAN = 12
+
+# The most products of such a mean that is larger.
+_MOST_PRODUCTS = 1 << 16
 
 # A number of float32. `numpy.float32` may warn or raise where a number is rounded to 0.
 _F32 = struct.Struct("f")
@@ -183,13 +187,20 @@ def _smoothed_picture(array, weights, mode, cval):
     if array.ndim != 2 or (mode == "constant" and cval != 0):
         return None
     if type(weights) is int:
-        if weights > SMALL_MEAN:
+        if not is_sum_of_products(array.shape, (weights, weights)):
             return None
         weights = _mean_weights(weights)
     output = empty(array.shape, array.dtype)
     shape = (len(weights), len(weights))
     done = _native.fits_f32(weights) and _image(array, weights, weights, shape, output, mode, cval, (0, 0))
     return output if done else None
+
+
+def is_sum_of_products(shape, sizes):
+    """Whether the mean of a window is computed as a correlation. Sums that do not grow with the window take more time for
+    a small one. So they do for one that is wider than the image: each row has the window's border.
+    """
+    return max(sizes) <= SMALL_MEAN or (shape[1] < sizes[1] and math.prod(sizes) <= _MOST_PRODUCTS)
 
 
 @functools.lru_cache(maxsize=SMALL_MEAN)

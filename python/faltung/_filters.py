@@ -2,6 +2,7 @@
 
 import functools
 import numbers
+import operator
 from collections.abc import Iterable
 
 import numpy as np
@@ -15,10 +16,9 @@ from faltung._arguments import (
     checked_axis,
     checked_origin,
     checked_window_origin,
+    compared,
     fits_f32,
     integer,
-    is_above,
-    is_below,
     make_output,
     mode_code,
     per_axis,
@@ -27,13 +27,13 @@ from faltung._arguments import (
     shown,
 )
 from faltung._dispatch import (
-    SMALL_MEAN,
     assign,
     correlate_dense,
     correlate_lines,
     filter_all_axes,
     filter_axes,
     has_f32_sums,
+    is_sum_of_products,
     one_after_another,
     run_on_device,
     run_on_host,
@@ -91,7 +91,7 @@ def _gaussian_weights(sigma, order, radius):
 
 
 def _new_gaussian_weights(sigma, order, radius):
-    if is_below(order, 0, "order"):
+    if compared(operator.lt, order, 0, "order"):
         raise ValueError(f"order must be non-negative, not {order}")
     x = np.arange(-radius, radius + 1)
     variance = sigma * sigma
@@ -175,7 +175,7 @@ def gaussian(array, sigma, order, output, mode, cval, truncate, radius, axes, ex
     passes = [
         (axis, _gaussian_weights(width, degree, _gaussian_radius(width, truncate, reach)), 0, axis_mode)
         for axis, width, degree, axis_mode, reach in passes
-        if is_above(width, 1e-15, "sigma")
+        if compared(operator.gt, width, 1e-15, "sigma")
     ]
     if not passes:
         assign(output, array)
@@ -192,7 +192,7 @@ def _pass(axis, weights, origin, mode, cval, exact):
 def uniform1d(array, size, axis, output, mode, cval, origin):
     array = as_input(array)
     axis = checked_axis(axis, array.ndim)
-    if is_below(size, 1, "size"):
+    if compared(operator.lt, size, 1, "size"):
         raise RuntimeError(f"incorrect filter size: it must be at least 1, not {size}")
     is_complex = array.dtype.kind == "c"
     output = make_output(output, array, is_complex)
@@ -250,13 +250,13 @@ def uniform(array, size, output, mode, cval, origin, axes, exact):
     passes = [
         (axis, _whole_size(size), checked_window_origin(origin, _whole_size(size)), axis_mode)
         for axis, size, origin, axis_mode in passes
-        if is_above(size, 1, "size")
+        if compared(operator.gt, size, 1, "size")
     ]
     if not passes:
         assign(output, array)
         return output
-    is_small = array.ndim != 2 or all(size <= SMALL_MEAN for _, size, _, _ in passes)
-    if is_small and has_f32_sums(array, output, exact):
+    takes_products = array.ndim != 2 or len(passes) != 2 or is_sum_of_products(array.shape, [one[1] for one in passes])
+    if takes_products and has_f32_sums(array, output, exact):
         weighted = [(axis, np.full(size, 1 / size), origin, axis_mode) for axis, size, origin, axis_mode in passes]
         if separable_image(array, output, weighted, cval, exact):
             return output

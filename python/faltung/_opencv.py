@@ -363,14 +363,16 @@ def _means_take_f32(image, mask, accuracy):
     """Whether means are computed with sums of float32: as `filter2D` would, or because it takes less time."""
     if image.dtype == F32 and accuracy == "exact":
         return True
-    channels = image.shape[2] if image.ndim == 3 else 1
+    if image.dtype == U8 and image.ndim == 3 and image.shape[2] > 4:
+        # To cut such an image into parts takes more time than that saves.
+        return False
     most = {U8: _MOST_BYTES, F32: _MOST_FLOATS}.get(image.dtype, 0)
-    return channels <= 4 and mask[0] * mask[1] <= most
+    return mask[0] * mask[1] <= most
 
 
 def _compute_f32(image, values, problem):
-    """Compute with sums of float32. The library takes images of up to 4 channels."""
-    if image.ndim == 3 and image.shape[2] > 4:
+    """Compute with sums of float32. On a device the library takes images of up to 4 channels."""
+    if type(image) is OnDevice and image.ndim == 3 and image.shape[2] > 4:
         for first in range(0, image.shape[2], 4):
             channels = slice(first, first + 4)
             part = _empty_like(image, values.dtype, min(4, image.shape[2] - first))

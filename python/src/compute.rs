@@ -18,7 +18,7 @@ const LONG: usize = 1 << 29;
 const LOOK: Duration = Duration::from_millis(30);
 
 /// The pool of this process. A child of `fork` has none of its parent's threads, so it gets a pool of its own.
-fn pool() -> PyResult<Arc<ThreadPool>> {
+pub(crate) fn pool() -> PyResult<Arc<ThreadPool>> {
     static POOL: Mutex<Option<(u32, Arc<ThreadPool>)>> = Mutex::new(None);
     let mut kept = POOL.lock().unwrap_or_else(PoisonError::into_inner);
     let generation = forks::generation();
@@ -35,6 +35,12 @@ fn pool() -> PyResult<Arc<ThreadPool>> {
     // The parent's pool waits for its threads when it is dropped, and the child has none of them.
     std::mem::forget(kept.replace((generation, Arc::clone(&pool))));
     Ok(pool)
+}
+
+/// One line about the CPU that computes, with the number of threads. It is that of the module's pool: without one named,
+/// rayon would start another pool.
+pub(crate) fn describe_cpu() -> PyResult<String> {
+    Ok(faltung::with_pool(&pool()?, || faltung::Device::cpu().describe()))
 }
 
 /// Runs `job` without the GIL, on the calling thread and those of the pool. `work` is its number of multiply-adds. A

@@ -1,6 +1,7 @@
 //! The native part of the Python module `faltung`.
 
 mod array;
+mod channels;
 mod compute;
 mod device;
 mod forks;
@@ -25,8 +26,8 @@ mod native {
 
     /// One line about the CPU that computes.
     #[pyfunction]
-    fn describe_cpu() -> String {
-        faltung::Device::cpu().describe()
+    fn describe_cpu() -> PyResult<String> {
+        crate::compute::describe_cpu()
     }
 
     #[pymodule_init]

@@ -40,6 +40,11 @@ pub(crate) fn leave_nan_out(weights: &mut [f64]) {
     }
 }
 
+/// Whether all values are alike, -0 and NaN, too.
+pub(crate) fn same_bits(first: &[f64], second: &[f64]) -> bool {
+    first.len() == second.len() && first.iter().zip(second).all(|(first, second)| first.to_bits() == second.to_bits())
+}
+
 /// SciPy's names of the border modes. The last three are other names of the same modes.
 pub(crate) const MODES: [(&str, BorderMode); 8] = [
     ("reflect", BorderMode::Reflect),

@@ -16,9 +16,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyString};
 
 use crate::array::{Array, check_apart};
+use crate::channels;
 use crate::compute::{compute, exception};
 use crate::device::{DeviceArray, enqueue};
 use crate::forks;
+use crate::ndimage::same_bits;
 
 /// How many filters and sizes stay ready.
 const KEPT: usize = 16;
@@ -78,17 +80,15 @@ impl Request {
     /// Whether results of both have the same bits: NaN is the same as itself, and -0.0 differs from 0.0.
     fn is_same(&self, other: &Self) -> bool {
         let Self { device, width, height, format, column, row, mask, anchor, scale, offset, border, accuracy } = self;
-        let are_same =
-            |a: &[f64], b: &[f64]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits());
         let have_same_row = match (row, &other.row) {
-            (Some(row), Some(other)) => are_same(row, other),
+            (Some(row), Some(other)) => same_bits(row, other),
             (row, other) => row.is_none() && other.is_none(),
         };
         (device, width, height, format) == (&other.device, &other.width, &other.height, &other.format)
             && (mask, anchor, accuracy) == (&other.mask, &other.anchor, &other.accuracy)
             && (scale.to_bits(), offset.to_bits()) == (other.scale.to_bits(), other.offset.to_bits())
             && border.is_same(other.border)
-            && are_same(column, &other.column)
+            && same_bits(column, &other.column)
             && have_same_row
     }
 
@@ -177,27 +177,25 @@ impl Rows {
 
     /// # Safety
     /// - The rows are those of an array in the host's memory, and `T` is the type of its values.
-    /// - While the view lives, the array is held, and nothing writes to it.
-    unsafe fn view<T: Pixel>(&self) -> faltung::Result<View<'_, T>> {
-        let values: &[T] = match self.span() {
+    /// - While the slice lives, the array is held, and nothing writes to it.
+    unsafe fn values<T: Pixel>(&self) -> &[T] {
+        match self.span() {
             0 => &[],
             // SAFETY: the buffer's shape and strides say that these values exist, and `new` has checked the alignment.
             // The caller promises the rest.
             span => unsafe { slice::from_raw_parts(with_exposed_provenance(self.address), span) },
-        };
-        View::new(self.width, self.height, self.channels, self.pitch, values)
+        }
     }
 
     /// # Safety
     /// - The rows are those of an array in the host's memory, and `T` is the type of its values.
-    /// - The array may be written. While the view lives, it is held, and nothing else reads or writes it.
-    unsafe fn view_mut<T: Pixel>(&mut self) -> faltung::Result<ViewMut<'_, T>> {
-        let values: &mut [T] = match self.span() {
+    /// - The array may be written. While the slice lives, it is held, and nothing else reads or writes it.
+    unsafe fn values_mut<T: Pixel>(&mut self) -> &mut [T] {
+        match self.span() {
             0 => &mut [],
-            // SAFETY: as in `view`.
+            // SAFETY: as in `values`.
             span => unsafe { slice::from_raw_parts_mut(with_exposed_provenance_mut(self.address), span) },
-        };
-        ViewMut::new(self.width, self.height, self.channels, self.pitch, values)
+        }
     }
 
     /// # Safety
@@ -302,11 +300,21 @@ pub(crate) fn correlate_image(
 }
 
 /// # Safety
-/// `T` and `U` are the types of the arrays' values. As for [`Rows::view`] and [`Rows::view_mut`].
+/// `T` and `U` are the types of the arrays' values. As for [`Rows::values`] and [`Rows::values_mut`].
 unsafe fn on_cpu<T: Pixel, U: Pixel>(source: &Rows, result: &mut Rows, request: Request) -> faltung::Result<()> {
+    let &Rows { width, height, channels, pitch, .. } = source;
+    let result_pitch = result.pitch;
     // SAFETY: as the caller promises.
-    let (source, result) = unsafe { (source.view::<T>()?, result.view_mut::<U>()?) };
-    request.ready(&CPU)?.apply_view(source, result)
+    let (source, result) = unsafe { (source.values::<T>(), result.values_mut::<U>()) };
+    if channels > channels::MOST && !source.is_empty() {
+        let shape = channels::Shape { width, height, channels, source_pitch: pitch, result_pitch };
+        return channels::filter_parts(source, result, shape, |source, result| {
+            let format = PixelFormat { channels: source.channels(), ..request.format };
+            Request { format, ..request.clone() }.ready(&CPU)?.apply_view(source, result)
+        });
+    }
+    let source = View::new(width, height, channels, pitch, source)?;
+    request.ready(&CPU)?.apply_view(source, ViewMut::new(width, height, channels, result_pitch, result)?)
 }
 
 /// Enqueues the correlation of an image with a mask on the device of the image.

@@ -566,3 +566,16 @@ def test_threads():
     for thread in threads:
         thread.join()
     assert not failed
+
+
+@pytest.mark.parametrize("kind", ["uint8", "uint16", "float32"])
+def test_each_of_many_channels_is_filtered_alone(kind):
+    wide = picture((11, 303, 70), kind)
+    mask = np.random.default_rng(1).standard_normal((4, 3)) / 8
+    for image in (wide, wide[:, 1:301], wide[:, :5, :9]):
+        for result in ("float32", kind):
+            found = faltung.filter2D(image, result, mask, accuracy="exact")
+            for channel in (0, 3, 4, 8, 15, 16, 31, 63, 64, 69):
+                if channel < image.shape[2]:
+                    alone = faltung.filter2D(image[:, :, channel], result, mask, accuracy="exact")
+                    np.testing.assert_array_equal(found[:, :, channel], alone, err_msg=f"{image.shape}, {channel}")

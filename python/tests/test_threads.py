@@ -95,6 +95,21 @@ def test_a_thread_runs_during_a_long_call():
     assert max(np.diff([begin, *during, end])) < 0.5 * (end - begin)
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="this system has no list of threads")
+def test_info_starts_no_other_threads_than_filters():
+    program = """
+        import os
+        import numpy as np, faltung
+        count = lambda: len(os.listdir("/proc/self/task"))
+        before = count()
+        threads = faltung.info()["threads"]
+        faltung.filter2D(np.zeros((600, 600), np.float32), -1, np.ones((9, 9)))
+        print(threads, count() - before)
+    """
+    done = run(program, env={**os.environ, "RAYON_NUM_THREADS": "3"})
+    assert done.stdout.split() == ["3", "3"], done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     "call, dtype", [(ndimage.correlate, np.float64), (exact_filter2d, np.float32), (exact_filter2d, np.float64)]
 )

@@ -3,7 +3,8 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use crate::{Error, Result};
+use super::border::position;
+use crate::{BorderMode, Error, Result};
 
 /// The type of an array's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -217,6 +218,25 @@ impl Input<'_> {
     pub unsafe fn from_raw(first: *const u8, layout: Layout) -> Result<Self> {
         layout.check()?;
         Ok(Self { first, layout, lent: PhantomData })
+    }
+
+    /// The row of `length` values at a position along the first axis, or at the one that the border has there. None for
+    /// its constant value.
+    ///
+    /// # Safety
+    /// The elements of an index of the first axis are `length` values of type `T`, aligned and without gaps.
+    #[inline(always)]
+    pub(super) unsafe fn row<T>(&self, at: isize, border: BorderMode, length: usize) -> Option<&[T]> {
+        let height = self.layout.shape[0];
+        let inside = match usize::try_from(at) {
+            Ok(at) if at < height => at,
+            _ => position(border, at, height)?,
+        };
+        // SAFETY: the row is in the input, and nobody writes it. The rest is as this function requires.
+        unsafe {
+            let start = self.first.offset(inside as isize * self.layout.strides[0]);
+            Some(std::slice::from_raw_parts(start.cast(), length))
+        }
     }
 }
 

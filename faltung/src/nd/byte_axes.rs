@@ -13,7 +13,7 @@ use kernels_gpu::abi::border::BorderMode;
 
 use super::axes::{Along, AxisFilter};
 use super::axis::before;
-use super::border::{PaddedRange, position};
+use super::border::PaddedRange;
 use super::byte_sums::{self, ByteSums, RecomputeQueue};
 use super::kernel::SLACK;
 use super::whole::{Correlated, Means};
@@ -24,6 +24,9 @@ use crate::parallel::threads;
 
 /// The most weights of a filter: each of them is one pass over a row in the first-level cache.
 const MOST_WEIGHTS: usize = 16;
+
+/// The most values of a border that is longer than its row. The sums of 4 such rows stay in the second-level cache.
+const LARGEST_BORDER: usize = 1 << 15;
 
 /// Bytes of the longest row that takes less time in two passes.
 const SHORT_ROW: usize = 8;
@@ -113,7 +116,9 @@ impl ByteAxes {
         if std::mem::discriminant(&first_pass.pass) != std::mem::discriminant(&second_pass.pass) {
             return None;
         }
-        if matches!(first_pass.pass, Pass::Proven(_)) && width * step < byte_sums::MIN_ROW_BYTES {
+        let (length, border) = (width * step, (second.along.size() - 1) * step);
+        let are_rows_for_sums = length >= byte_sums::MIN_ROW_BYTES && border <= length.max(LARGEST_BORDER);
+        if matches!(first_pass.pass, Pass::Proven(_)) && !are_rows_for_sums {
             return None;
         }
         let (column, row) = match (first.lines.axis, second.lines.axis) {
@@ -231,7 +236,7 @@ impl Work for Band<'_> {
         let Self { axes: &ByteAxes { ref column, ref row, step, .. }, top, bottom, columns, .. } = self;
         let Scratch { sums, bytes, shorts, row_sums, floats, queue } = &mut *self.scratch;
         let (length, first) = (self.outside.len(), row.before * step);
-        let rows = Rows { input: self.input, axis: column, outside: self.outside, height: self.axes.height };
+        let rows = Rows { input: self.input, axis: column, outside: self.outside };
         let to = |y: usize| {
             // SAFETY: row y of the output is `length` bytes without gaps, and only this job writes it.
             unsafe {
@@ -281,7 +286,6 @@ struct Rows<'a> {
     input: &'a Input<'a>,
     axis: &'a AxisPass,
     outside: &'a [u8],
-    height: usize,
 }
 
 impl Rows<'_> {
@@ -289,19 +293,8 @@ impl Rows<'_> {
     #[inline(always)]
     fn row(&self, y: usize, place: usize) -> &[u8] {
         let at = (y + place) as isize - self.axis.before as isize;
-        let inside = if (0..self.height as isize).contains(&at) {
-            Some(at as usize)
-        } else {
-            position(self.axis.border, at, self.height)
-        };
-        match inside {
-            // SAFETY: the row is in the input, without gaps, and nobody writes it.
-            Some(inside) => unsafe {
-                let start = self.input.first.offset(inside as isize * self.input.layout.strides[0]);
-                std::slice::from_raw_parts(start, self.outside.len())
-            },
-            None => self.outside,
-        }
+        // SAFETY: `new` has checked that rows have no gaps.
+        unsafe { self.input.row(at, self.axis.border, self.outside.len()) }.unwrap_or(self.outside)
     }
 
     /// The sums of the window of row `top` without its last row.

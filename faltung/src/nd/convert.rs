@@ -28,6 +28,9 @@ pub(super) trait Value: Copy {
 
     /// As OpenCV converts: integers are rounded, half to even, and saturate. NaN becomes 0.
     fn rounded(value: f64) -> Self;
+
+    /// The same for a number.
+    fn rounded_f32(value: f32) -> Self;
 }
 
 /// As [`Real::truncated_i32`], for 64 bits.
@@ -84,6 +87,17 @@ macro_rules! values {
             fn rounded(value: f64) -> Self {
                 $rounded(value) as $type
             }
+            #[inline(always)]
+            fn rounded_f32(value: f32) -> Self {
+                if size_of::<Self>() > 2 {
+                    return Self::rounded(value.into());
+                }
+                let (least, most) = (<$type>::MIN as f32, <$type>::MAX as f32);
+                let value = if value < least { least } else { value };
+                let value = if value > most { most } else { value };
+                // SAFETY: within a range of integers of 16 bits.
+                unsafe { value.round_ties_even().to_int_unchecked::<i32>() as $type }
+            }
         }
     )*};
 }
@@ -126,6 +140,10 @@ impl Value for u64 {
     #[inline(always)]
     fn rounded(value: f64) -> Self {
         value.round_ties_even() as u64
+    }
+    #[inline(always)]
+    fn rounded_f32(value: f32) -> Self {
+        Self::rounded(value.into())
     }
 }
 
@@ -359,6 +377,17 @@ impl<A: Real> Conversion<A> for LastStep {
     #[inline(always)]
     fn element<T: Value>(self, sum: A) -> T {
         T::rounded(sum.to_f64() * self.scale + self.offset)
+    }
+}
+
+/// OpenCV's conversion of exact sums: `sum * scale`, [rounded](Value::rounded). The product is exact.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct ExactStep(pub(super) f32);
+
+impl Conversion<f32> for ExactStep {
+    #[inline(always)]
+    fn element<T: Value>(self, sum: f32) -> T {
+        T::rounded_f32(sum * self.0)
     }
 }
 

@@ -169,8 +169,8 @@ fn rows_of_partial(columns: usize) -> usize {
 /// Bytes of a packed block: within the second-level cache.
 const BLOCK: usize = 384 << 10;
 
-/// The longest axis that is taken as channels.
-const MOST_CHANNELS: usize = 16;
+/// The longest axis that is taken as channels. A longer one has rows of its own.
+const MOST_CHANNELS: usize = FEW - 1;
 
 /// Results of a row of a block: at least so many, and as many as are so many bytes of the input, which the CPU then
 /// fetches ahead well.
@@ -180,7 +180,9 @@ const ROW: (usize, usize) = (512, 1024);
 /// elements of so many `bytes`.
 fn set_blocks(axes: &mut [BlockAxis], inner: usize, bytes: usize, most: usize) {
     let Some((row, outer)) = axes.split_last_mut() else { return };
-    row.block = row.length.min((ROW.0.max(ROW.1 / bytes) / inner).max(1));
+    // Blocks of one length: a short one at the end would take nearly as long.
+    let longest = (ROW.0.max(ROW.1 / bytes) / inner).max(if inner > 1 { 4 * row.size } else { 1 });
+    row.block = row.length.div_ceil(row.length.div_ceil(longest));
     let places = |row: &BlockAxis, outer: &[BlockAxis]| {
         outer.iter().fold(row.padded().saturating_mul(inner), |places, axis| places.saturating_mul(axis.padded()))
     };
@@ -313,7 +315,9 @@ fn run<A: Real, R: Recheck<A>>(
             .iter()
             .zip(&starts)
             .map(|(axis, &start)| {
-                PaddedRange::new(border, start as isize - axis.before as isize, axis.padded(), axis.length)
+                // A block at the end of an axis may have fewer results than the others.
+                let read = axis.padded().min(axis.length - start + axis.size - 1);
+                PaddedRange::new(border, start as isize - axis.before as isize, read, axis.length)
             })
             .collect();
         level.run(Block {
@@ -362,4 +366,19 @@ fn planes<A: Real>(
         column_step,
         partial: if partial == usize::MAX { partial } else { rows_of_partial(row.size) },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_of_a_row_have_one_length() {
+        let axis = BlockAxis { length: 512, from: 0, to: 0, size: 3, before: 1, block: 1, packed: 1 };
+        for (channels, expected) in [(1, 512), (3, 128), (4, 128), (31, 16)] {
+            let mut axes = [axis; 2];
+            set_blocks(&mut axes, channels, 2, BLOCK / size_of::<f64>());
+            assert_eq!(axes[1].block, expected, "{channels} channels");
+        }
+    }
 }

@@ -16,7 +16,7 @@ use kernels_gpu::abi::border::BorderMode;
 
 use super::axes::{Along, AxisFilter};
 use super::axis::before;
-use super::border::{PaddedRange, position};
+use super::border::PaddedRange;
 use super::byte_axes::rows_without_gaps;
 use super::convert::Value;
 use super::kernel::{SLACK, window_sums};
@@ -126,17 +126,8 @@ impl<'a> FloatMeans<'a> {
     /// The row of the input at a position along the first axis; None outside.
     #[inline(always)]
     fn row_at<T>(&self, at: isize) -> Option<&[T]> {
-        let inside = match usize::try_from(at) {
-            Ok(at) if at < self.height => Some(at),
-            _ => position(self.column.border, at, self.height),
-        };
-        inside.map(|inside| {
-            // SAFETY: the row is in the input, without gaps and aligned, and nobody writes it.
-            unsafe {
-                let start = self.input.first.offset(inside as isize * self.input.layout.strides[0]);
-                std::slice::from_raw_parts(start.cast(), self.width)
-            }
-        })
+        // SAFETY: `new` has checked that rows have no gaps and are aligned.
+        unsafe { self.input.row(at, self.column.border, self.width) }
     }
 
     /// Part of a row of the output.

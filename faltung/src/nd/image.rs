@@ -1,11 +1,12 @@
 //! Correlations of images with sums of `f64` and with OpenCV's rounding.
 
-use super::convert::LastStep;
+use super::convert::{ExactStep, LastStep};
 use super::dense::{Correlation, correlate_rounded};
 use super::image_lines::ImageLines;
+use super::narrow::Values;
 use super::{Input, Lines, Output};
 use crate::cpu::simd::Level;
-use crate::{Accuracy, Border, Error, Result};
+use crate::{Accuracy, Border, BorderMode, Error, Result};
 
 /// The coefficients of a mask.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -96,10 +97,23 @@ pub fn correlate_image(input: Input<'_>, output: Output<'_>, filter: &ImageFilte
         ImageMask::Separable(column, row) => {
             let ((column, of_column), (row, of_row)) = (normalized(column), normalized(row));
             let lines = [0, 1].map(|axis| Lines { axis, origin: origins[axis], border, value });
-            let last = LastStep { scale: of_column * of_row, offset };
-            ImageLines::new(&input, &output, [&column, &row], lines, last).run(Level::chosen()?)
+            let (weights, level, scale) = ([&column[..], &row[..]], Level::chosen()?, of_column * of_row);
+            let outside = (border == BorderMode::Constant).then_some(value);
+            let values = Values::new(input.layout.element, outside);
+            if offset == 0.0 && are_exact(values, weights, scale) {
+                ImageLines::new(&input, &output, weights, lines, ExactStep(scale as f32)).run(level)
+            } else {
+                ImageLines::<f64, _>::new(&input, &output, weights, lines, LastStep { scale, offset }).run(level)
+            }
         }
     }
+}
+
+/// Whether no sum of `f32` along the row and then along the column rounds, nor does its product with `scale`, a power of
+/// two.
+pub(super) fn are_exact(values: Option<Values>, [column, row]: [&[f64]; 2], scale: f64) -> bool {
+    let is_exact = |values: Values| values.are_exact(row) && values.summed(row).are_exact(column);
+    (1e-9..1e9).contains(&scale) && values.is_some_and(is_exact)
 }
 
 impl ImageFilter<'_> {

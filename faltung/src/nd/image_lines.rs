@@ -1,4 +1,4 @@
-//! Separable masks of images with sums of `f64`: along the rows, then along the columns, in one pass over memory.
+//! Separable masks of images: along the rows, then along the columns, in one pass over memory.
 //!
 //! ```text
 //! row of the input --convert, write the border out--> padded line --along the row--> filtered lines
@@ -6,11 +6,13 @@
 //! ```
 //! A job takes a strip of columns. Its filtered lines stay in the second-level cache. Each result has the same sums in
 //! any job, so results do not depend on the number of threads.
+//!
+//! Sums are of `f64`, or of `f32` if neither type rounds any of them.
 
 use super::axis::{Axis, before};
 use super::border::{PaddedRange, position};
-use super::convert::{LastStep, Run, load_pixels, store};
-use super::kernel::{Planes, SLACK, TILE_ROWS, mirrored_sums, tile_sums, weighted_sums};
+use super::convert::{Conversion, Run, load_pixels, store};
+use super::kernel::{Planes, Real, SLACK, TILE_ROWS, mirrored_sums, tile_sums, weighted_sums};
 use super::line_filter::LineFilter;
 use super::scratch::Scratch;
 use super::{Input, Lines, Output, run_jobs};
@@ -24,17 +26,17 @@ const STRIP: usize = 512;
 /// Bytes of the filtered lines of a job, unless the mask is tall: half of a second-level cache.
 const LINES: usize = 512 << 10;
 
-/// Values of a cache line.
-const CACHE_LINE: usize = 8;
+/// Bytes of a cache line.
+const CACHE_LINE: usize = 64;
 
 /// A separable mask and the images.
-pub(super) struct ImageLines<'a> {
+pub(super) struct ImageLines<'a, A, C> {
     input: &'a Input<'a>,
     output: &'a Output<'a>,
     /// Along a column, and along a row.
-    filters: [LineFilter<f64>; 2],
+    filters: [LineFilter<A>; 2],
     /// The column for several rows of results at once. None if it has one weight.
-    tile: Option<Planes<f64>>,
+    tile: Option<Planes<A>>,
     /// Values from one filtered line to the next: an odd number of cache lines. With a power of two, a column would fall
     /// into a few sets of the cache.
     pitch: usize,
@@ -44,29 +46,31 @@ pub(super) struct ImageLines<'a> {
     /// Elements that a result reads before its own place, along both axes.
     before: [usize; 2],
     lines: [Lines; 2],
-    last: LastStep,
+    last: C,
     rows: Axis,
     columns: Axis,
     channels: Axis,
 }
 
-impl<'a> ImageLines<'a> {
+impl<'a, A: Real, C: Conversion<A> + Sync> ImageLines<'a, A, C> {
     /// `weights` are those of the column, and those of the row.
     pub(super) fn new(
         input: &'a Input<'a>,
         output: &'a Output<'a>,
         weights: [&[f64]; 2],
         lines: [Lines; 2],
-        last: LastStep,
+        last: C,
     ) -> Self {
         let axis = |number| Axis::of(input, output, number);
         let channels = if input.layout.shape.len() == 3 { axis(2) } else { Axis::ONE };
         let [column, row] = weights;
         let strip = (STRIP / channels.length).max(row.len()).min(axis(1).length);
-        let pitch = ((strip * channels.length).div_ceil(CACHE_LINE) | 1) * CACHE_LINE;
+        let line = CACHE_LINE / size_of::<A>();
+        let pitch = ((strip * channels.length).div_ceil(line) | 1) * line;
+        let weights = weights.map(|weights| weights.iter().map(|&weight| A::from_f64(weight)).collect::<Vec<_>>());
         let tile = (column.len() > 1).then(|| Planes {
             offsets: vec![0],
-            weights: column.to_vec(),
+            weights: weights[0].clone(),
             rows: column.len(),
             columns: 1,
             row_step: pitch,
@@ -76,11 +80,11 @@ impl<'a> ImageLines<'a> {
         Self {
             input,
             output,
-            filters: weights.map(LineFilter::of),
+            filters: weights.each_ref().map(|weights| LineFilter::of(weights)),
             tile,
             pitch,
             strip,
-            sizes: weights.map(<[f64]>::len),
+            sizes: [column.len(), row.len()],
             before: [0, 1].map(|axis| before(weights[axis].len(), lines[axis].origin)),
             lines,
             last,
@@ -101,11 +105,11 @@ impl<'a> ImageLines<'a> {
         // A job filters the lines above its first result for itself alone.
         let bands = (4 * threads()).div_ceil(strips);
         let rows = height.div_ceil(bands).max(2 * tall).min(height);
-        let together = (LINES / (8 * pitch)).saturating_sub(tall).max(tall).max(8).min(rows);
+        let together = (LINES / (size_of::<A>() * pitch)).saturating_sub(tall).max(tall).max(8).min(rows);
         let scratch = || {
-            let length = (together + tall - 1) * pitch + SLACK + CACHE_LINE;
-            let mut lines: Vec<f64> = memory::with_capacity(length, "for the sums")?;
-            lines.resize(length, 0.0);
+            let length = (together + tall - 1) * pitch + SLACK + CACHE_LINE / size_of::<A>();
+            let mut lines: Vec<A> = memory::with_capacity(length, "for the sums")?;
+            lines.resize(length, A::ZERO);
             let padded = (columns + wide - 1) * channels + SLACK;
             Ok(Memory { padded: Scratch::new(padded), sums: Scratch::new(TILE_ROWS * pitch + SLACK), lines })
         };
@@ -121,18 +125,18 @@ impl<'a> ImageLines<'a> {
 }
 
 /// Scratch memory of a thread.
-struct Memory {
+struct Memory<A> {
     /// What a filtered line reads.
-    padded: Scratch<f64>,
-    lines: Vec<f64>,
+    padded: Scratch<A>,
+    lines: Vec<A>,
     /// Rows of sums.
-    sums: Scratch<f64>,
+    sums: Scratch<A>,
 }
 
 /// A strip of columns of the rows `top..bottom`.
-struct Strip<'a> {
+struct Strip<'a, A, C> {
     level: Level,
-    image: &'a ImageLines<'a>,
+    image: &'a ImageLines<'a, A, C>,
     top: usize,
     bottom: usize,
     left: usize,
@@ -144,19 +148,19 @@ struct Strip<'a> {
     padded: usize,
     /// Rows of results that are computed from the filtered lines before these make room for others.
     together: usize,
-    memory: &'a mut Memory,
+    memory: &'a mut Memory<A>,
 }
 
-impl Strip<'_> {
+impl<A: Real, C: Conversion<A>> Strip<'_, A, C> {
     /// Filters the input's row at a position along the columns.
     ///
     /// # Safety
     /// `to` has room for a line and [`SLACK`] more.
     #[inline(always)]
-    unsafe fn filter_row<S: Simd>(&mut self, simd: S, at: isize, to: *mut f64) {
+    unsafe fn filter_row<S: Simd>(&mut self, simd: S, at: isize, to: *mut A) {
         let ImageLines { input, filters, lines, rows, columns, channels, .. } = self.image;
         let padded = self.memory.padded.as_mut_ptr();
-        let (element, outside) = (input.layout.element, lines[1].value);
+        let (element, outside) = (input.layout.element, A::from_f64(lines[1].value));
         // SAFETY: the row is in the input. The memory has room for the columns of the range, and SLACK more.
         unsafe {
             match position(lines[0].border, at, rows.length) {
@@ -176,7 +180,7 @@ impl Strip<'_> {
     /// # Safety
     /// The sums are there, and the row's places in this strip are this job's.
     #[inline(always)]
-    unsafe fn write_row(&self, row: usize, sums: *const f64) {
+    unsafe fn write_row(&self, row: usize, sums: *const A) {
         let Self { level, image, left, count, .. } = *self;
         let &ImageLines { output, last, rows, columns, channels, .. } = image;
         let to = output.first.wrapping_offset(row as isize * rows.to).wrapping_offset(left as isize * columns.to);
@@ -193,7 +197,14 @@ impl Strip<'_> {
 /// The values that the sums read, and [`SLACK`] more, are there. So is room for the sums and [`SLACK`] more, and no
 /// value is there.
 #[inline(always)]
-unsafe fn sums<S: Simd>(simd: S, filter: &LineFilter<f64>, from: *const f64, step: usize, to: *mut f64, count: usize) {
+unsafe fn sums<S: Simd, A: Real>(
+    simd: S,
+    filter: &LineFilter<A>,
+    from: *const A,
+    step: usize,
+    to: *mut A,
+    count: usize,
+) {
     // SAFETY: a group of values is at most SLACK. The rest is as this function requires.
     unsafe {
         match filter {
@@ -211,14 +222,14 @@ unsafe fn sums<S: Simd>(simd: S, filter: &LineFilter<f64>, from: *const f64, ste
     }
 }
 
-impl Work for Strip<'_> {
+impl<A: Real, C: Conversion<A>> Work for Strip<'_, A, C> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd, const V: usize>(mut self, simd: S) {
         let Self { image, top, bottom, count, together, .. } = self;
         let &ImageLines { ref filters, ref tile, sizes: [tall, _], before, pitch, .. } = image;
-        let skipped = self.memory.lines.as_ptr().align_offset(64).min(CACHE_LINE);
+        let skipped = self.memory.lines.as_ptr().align_offset(CACHE_LINE).min(CACHE_LINE / size_of::<A>());
         // SAFETY: the memory is one cache line longer than the lines.
         let lines = unsafe { self.memory.lines.as_mut_ptr().add(skipped) };
         // Lines that are filtered already: the last ones that the results above have read.

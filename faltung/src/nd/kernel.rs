@@ -303,6 +303,13 @@ pub(super) unsafe fn mirrored_sums<S: Simd, A: Real, const IS_ODD: bool>(
 pub(super) unsafe fn running_means<A: Real>(places: &Places<A>, size: usize) {
     let Places { sums, rows, width, is_first, .. } = *places;
     let divisor = A::from_f64(size as f64);
+    match width {
+        // SAFETY: as this function requires.
+        1 => return unsafe { few_running_means::<A, 1>(places, size) },
+        // SAFETY: as this function requires.
+        8 => return unsafe { few_running_means::<A, 8>(places, size) },
+        _ => {}
+    }
     // SAFETY: row and column exist, as this function requires.
     unsafe {
         if is_first {
@@ -329,6 +336,43 @@ pub(super) unsafe fn running_means<A: Real>(places: &Places<A>, size: usize) {
                 *to.add(column) = sum / divisor;
             }
         }
+    }
+}
+
+/// [`running_means`] of `W` columns, whose sums stay in registers: each addition waits for the one before.
+///
+/// # Safety
+/// As for [`running_means`].
+#[inline(always)]
+unsafe fn few_running_means<A: Real, const W: usize>(places: &Places<A>, size: usize) {
+    let Places { sums: kept, rows, is_first, .. } = *places;
+    let divisor = A::from_f64(size as f64);
+    let mut sums = [A::ZERO; W];
+    // SAFETY: row and column exist, as this function requires.
+    unsafe {
+        if is_first {
+            for row in 0..size {
+                let values = places.values_of(row);
+                for (column, sum) in sums.iter_mut().enumerate() {
+                    *sum = *sum + *values.add(column);
+                }
+            }
+            for (column, &sum) in sums.iter().enumerate() {
+                *places.results.add(column) = sum / divisor;
+            }
+        } else {
+            sums = kept.cast::<[A; W]>().read();
+        }
+        for row in usize::from(is_first)..rows {
+            // Unless the block is the first one, its values begin one row earlier.
+            let old = row - usize::from(is_first);
+            let (old, new, to) = (places.values_of(old), places.values_of(old + size), places.results_of(row));
+            for (column, sum) in sums.iter_mut().enumerate() {
+                *sum = *sum + (*new.add(column) - *old.add(column));
+                *to.add(column) = *sum / divisor;
+            }
+        }
+        kept.cast::<[A; W]>().write(sums);
     }
 }
 

@@ -35,6 +35,9 @@ pub(super) enum Narrow {
     Proven(Radius),
 }
 
+/// The largest whole number up to which `f32` has all of them, less one.
+const EXACT: f64 = 16_777_215.0;
+
 /// How far a sum of `f32` can be from the one of `f64`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Radius(f32);
@@ -69,6 +72,21 @@ impl Values {
         weights.iter().map(|&weight| unit(weight)).fold(1.0, f64::min) * self.unit
     }
 
+    /// Whether sums of `f32` with these weights round nothing, nor do those of `f64`.
+    pub(super) fn are_exact(&self, weights: &[f64]) -> bool {
+        weights.iter().all(is_normal) && self.magnitude(weights) <= EXACT * self.step(weights)
+    }
+
+    /// What is known of the sums with these weights, if they are exact.
+    pub(super) fn summed(&self, weights: &[f64]) -> Self {
+        Self { most: self.magnitude(weights), unit: self.step(weights) }
+    }
+
+    /// Whether sums of so many of the values are whole numbers that `f32` does not round.
+    pub(super) fn have_exact_sums(&self, count: usize) -> bool {
+        self.unit == 1.0 && self.most * count as f64 <= EXACT
+    }
+
     /// The largest 2-norm of so many values.
     pub(super) fn norm(&self, count: usize) -> f64 {
         self.most * (count as f64).sqrt()
@@ -99,11 +117,10 @@ impl Narrow {
         if !weights.iter().all(is_normal) {
             return None;
         }
-        let magnitude = values.magnitude(weights);
-        if magnitude <= 16_777_215.0 * values.step(weights) {
+        if values.are_exact(weights) {
             return Some(Self::Exact);
         }
-        let radius = Radius::new(magnitude, steps, weights.len());
+        let radius = Radius::new(values.magnitude(weights), steps, weights.len());
         (to.is_integer() && f64::from(radius.0) <= LARGEST_RADIUS).then_some(Self::Proven(radius))
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! rows of the input --running sums along the columns--> a row of sums --sums of windows along the row--> results
 //! ```
-//! All sums are of `f64`. Along the columns:
+//! Sums are of `f64`, or of `f32` where these are exact. Along the columns:
 //!
 //! - **Integers** have running sums, which are exact: the row that enters the window is added, and the row that leaves it
 //!   is subtracted.
@@ -16,19 +16,23 @@
 use std::marker::PhantomData;
 
 use super::axis::before;
-use super::border::{PaddedRange, position};
+use super::border::PaddedRange;
 use super::byte_axes::rows_without_gaps;
 use super::convert::Value;
-use super::kernel::{SLACK, window_sums};
+use super::kernel::{Real, SLACK, window_sums};
+use super::narrow::Values;
 use super::{Element, Input, Layout, Lines, Output, run_jobs};
 use crate::cpu::simd::{Level, Simd, Work};
-use crate::{Error, Result};
+use crate::{BorderMode, Error, Result};
 
 /// The fewest rows of a block. The first sums of a block take a step for each row of the window.
 const ROWS: usize = 128;
 
 /// The fewest values of a row of a block: its sums are in a cache.
 const VALUES: usize = 2048;
+
+/// The most pixels of a window whose sums are multiplied by the inverse of their number.
+const LARGEST_INVERTED: usize = 1 << 17;
 
 /// The most sums of rows that a block keeps: 16 MiB. Taller windows are summed anew for each row.
 const KEPT: usize = 1 << 21;
@@ -126,6 +130,23 @@ impl<'a> WindowMeans<'a> {
     }
 
     fn run_as<T: Value>(&self, level: Level) -> Result<()> {
+        let area = self.sizes[0].saturating_mul(self.sizes[1]);
+        let have_exact_sums = |count: usize| {
+            self.lines.iter().all(|lines| {
+                let outside = (lines.border == BorderMode::Constant).then_some(lines.value);
+                Values::new(self.input.layout.element, outside).is_some_and(|values| values.have_exact_sums(count))
+            })
+        };
+        let inverse = (area <= LARGEST_INVERTED && have_exact_sums(1)).then_some(1.0 / area as f64);
+        if have_exact_sums(area) {
+            self.run_with::<T, f32>(level, inverse)
+        } else {
+            self.run_with::<T, f64>(level, inverse)
+        }
+    }
+
+    /// With sums of type `A`. `inverse` is that of the window's area, if it may take the place of a division.
+    fn run_with<T: Value, A: Real>(&self, level: Level, inverse: Option<f64>) -> Result<()> {
         let [tall, wide] = self.sizes;
         let rows = ROWS.max(2 * tall).next_multiple_of(tall).min(self.height);
         let columns = (VALUES / self.step).max(2 * wide).min(self.width);
@@ -138,26 +159,22 @@ impl<'a> WindowMeans<'a> {
             _ => ColumnsBy::Rows,
         };
         let scratch = || {
-            let rows = if columns_by == ColumnsBy::Blocks { vec![0.0; tall * padded] } else { Vec::new() };
-            Ok(([(); 3].map(|()| vec![0.0; padded + SLACK]), rows))
+            let rows = if columns_by == ColumnsBy::Blocks { vec![A::ZERO; tall * padded] } else { Vec::new() };
+            Ok(([(); 3].map(|()| vec![A::ZERO; padded + SLACK]), rows))
         };
         run_jobs(bands * strips, work, scratch, |(scratch, kept), number| {
             let (top, left) = (number / strips * rows, number % strips * columns);
             let (bottom, right) = (self.height.min(top + rows), self.width.min(left + columns));
-            level.run(Block::<T> { means: self, top, bottom, left, right, columns_by, scratch, kept, of: PhantomData });
+            let of = PhantomData::<T>;
+            level.run(Block { means: self, inverse, top, bottom, left, right, columns_by, scratch, kept, of });
         })
     }
 
     /// The values of a row at a position along the first axis; None outside.
     #[inline(always)]
     fn row_at<T>(&self, at: isize) -> Option<&[T]> {
-        position(self.lines[0].border, at, self.height).map(|inside| {
-            // SAFETY: the row is in the input, without gaps and aligned, and nobody writes it.
-            unsafe {
-                let start = self.input.first.offset(inside as isize * self.input.layout.strides[0]);
-                std::slice::from_raw_parts(start.cast(), self.width * self.step)
-            }
-        })
+        // SAFETY: `new` has checked that rows have no gaps and are aligned.
+        unsafe { self.input.row(at, self.lines[0].border, self.width * self.step) }
     }
 }
 
@@ -173,36 +190,38 @@ enum ColumnsBy {
 }
 
 /// Columns `left..right` of rows `top..bottom`.
-struct Block<'a, T> {
+struct Block<'a, T, A> {
     means: &'a WindowMeans<'a>,
+    inverse: Option<f64>,
     top: usize,
     bottom: usize,
     left: usize,
     right: usize,
     columns_by: ColumnsBy,
     /// Running sums, or sums of the rows that follow a block; sums along the columns; sums of windows.
-    scratch: &'a mut [Vec<f64>; 3],
+    scratch: &'a mut [Vec<A>; 3],
     /// Sums from each row of a block to its last one.
-    kept: &'a mut [f64],
+    kept: &'a mut [A],
     of: PhantomData<T>,
 }
 
-impl<T: Value> Work for Block<'_, T> {
+impl<T: Value, A: Real> Work for Block<'_, T, A> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
-        let Self { means, top, bottom, left, right, columns_by, scratch: [sums, line, results], kept, .. } = self;
+        let Self { means, inverse, top, bottom, left, right, columns_by, scratch: [sums, line, results], kept, .. } =
+            self;
         let &WindowMeans { sizes: [tall, wide], before, lines, step, .. } = means;
         let (area, count) = (tall as f64 * wide as f64, (right - left) * step);
         let start = left as isize - before[1] as isize;
         let range = PaddedRange::new(lines[1].border, start, right - left + wide - 1, means.width);
-        let columns = Columns { range, step, outside: lines[1].value };
-        let (outside, padded) = (lines[0].value, count + (wide - 1) * step);
+        let columns = Columns { range, step, outside: A::from_f64(lines[1].value) };
+        let (outside, padded) = (A::from_f64(lines[0].value), count + (wide - 1) * step);
         let (sums, line) = (&mut sums[..padded], &mut line[..padded + SLACK]);
-        let add = |sums: &mut [f64], at: isize| match means.row_at::<T>(at) {
+        let add = |sums: &mut [A], at: isize| match means.row_at::<T>(at) {
             Some(row) => columns.update(sums, row, |sum, value| sum + value),
-            None => sums.iter_mut().for_each(|sum| *sum += outside),
+            None => sums.iter_mut().for_each(|sum| *sum = *sum + outside),
         };
         for y in top..bottom {
             let first = y as isize - before[0] as isize;
@@ -218,7 +237,7 @@ impl<T: Value> Work for Block<'_, T> {
                     line[..padded].copy_from_slice(sums);
                 }
                 ColumnsBy::Running | ColumnsBy::Rows => {
-                    sums.fill(0.0);
+                    sums.fill(A::ZERO);
                     (first..=last).for_each(|at| add(sums, at));
                     line[..padded].copy_from_slice(sums);
                 }
@@ -227,18 +246,18 @@ impl<T: Value> Work for Block<'_, T> {
                     if place > 0 {
                         add(sums, last);
                     } else {
-                        sums.fill(0.0);
+                        sums.fill(A::ZERO);
                         for place in (0..tall).rev() {
                             let (these, after) = kept[place * padded..].split_at_mut(padded);
                             match after.get(..padded).filter(|_| place + 1 < tall) {
                                 Some(after) => these.copy_from_slice(after),
-                                None => these.fill(0.0),
+                                None => these.fill(A::ZERO),
                             }
                             add(these, first + place as isize);
                         }
                     }
                     for ((to, a), b) in line.iter_mut().zip(&kept[place * padded..][..padded]).zip(&*sums) {
-                        *to = a + b;
+                        *to = *a + *b;
                     }
                 }
             }
@@ -250,25 +269,41 @@ impl<T: Value> Work for Block<'_, T> {
                 std::slice::from_raw_parts_mut(row.cast::<T>().add(left * step), count)
             };
             let sums = to.iter_mut().zip(&results[..count]);
-            if columns_by == ColumnsBy::Running {
-                sums.for_each(|(to, sum)| *to = T::convert((sum / area).round_ties_even()));
+            if let Some(inverse) = inverse {
+                sums.for_each(|(to, sum)| *to = T::from_last_bits(rounded_mean(sum.to_f64(), inverse)));
+            } else if columns_by == ColumnsBy::Running {
+                sums.for_each(|(to, sum)| *to = T::convert((sum.to_f64() / area).round_ties_even()));
             } else {
-                sums.for_each(|(to, sum)| *to = T::convert(sum / area));
+                sums.for_each(|(to, sum)| *to = T::convert(sum.to_f64() / area));
             }
         }
     }
 }
 
+/// The last bits of the mean of up to [`LARGEST_INVERTED`] integers of a magnitude below 2^24, rounded half to even.
+/// `inverse` is the rounded inverse of their number.
+///
+/// A division takes several times as long. The product is off by at most 2^-28. A mean that is no half of an integer is
+/// at least 2^-18 away from all of these.
+#[inline(always)]
+pub(super) fn rounded_mean(sum: f64, inverse: f64) -> u16 {
+    // To add these rounds to multiples of 2^-26 and to integers. The first one gives halves of integers back.
+    const TO_FRACTIONS: f64 = 1.5 * (1_u64 << 26) as f64;
+    const TO_INTEGERS: f64 = 1.5 * (1_u64 << 52) as f64;
+    let mean = sum * inverse + TO_FRACTIONS - TO_FRACTIONS;
+    (mean + TO_INTEGERS).to_bits() as u16
+}
+
 /// The columns of a block with its border.
-struct Columns {
+struct Columns<A> {
     range: PaddedRange,
     /// Values of a pixel.
     step: usize,
     /// The value outside of the image.
-    outside: f64,
+    outside: A,
 }
 
-impl Columns {
+impl<A: Real> Columns<A> {
     /// The values of the columns within the image.
     #[inline(always)]
     fn inside<'a, T>(&self, row: &'a [T]) -> &'a [T] {
@@ -277,16 +312,16 @@ impl Columns {
 
     /// `sums = f(sums, row)`.
     #[inline(always)]
-    fn update<T: Value>(&self, sums: &mut [f64], row: &[T], f: impl Fn(f64, f64) -> f64) {
+    fn update<T: Value>(&self, sums: &mut [A], row: &[T], f: impl Fn(A, A) -> A) {
         let (before, rest) = sums.split_at_mut(self.range.before.len() * self.step);
         let (inside, after) = rest.split_at_mut(self.range.inside * self.step);
         for (sum, value) in inside.iter_mut().zip(self.inside(row)) {
-            *sum = f(*sum, value.widen());
+            *sum = f(*sum, A::of(*value));
         }
         for (places, sums) in [(&self.range.before, before), (&self.range.after, after)] {
             for (sums, place) in sums.chunks_exact_mut(self.step).zip(places) {
                 for (i, sum) in sums.iter_mut().enumerate() {
-                    *sum = f(*sum, place.map_or(self.outside, |column| row[column * self.step + i].widen()));
+                    *sum = f(*sum, place.map_or(self.outside, |column| A::of(row[column * self.step + i])));
                 }
             }
         }
@@ -294,11 +329,11 @@ impl Columns {
 
     /// `sums += new - old`.
     #[inline(always)]
-    fn replace<T: Value>(&self, sums: &mut [f64], old: &[T], new: &[T]) {
+    fn replace<T: Value>(&self, sums: &mut [A], old: &[T], new: &[T]) {
         let (before, rest) = sums.split_at_mut(self.range.before.len() * self.step);
         let (inside, after) = rest.split_at_mut(self.range.inside * self.step);
         for ((sum, old), new) in inside.iter_mut().zip(self.inside(old)).zip(self.inside(new)) {
-            *sum += new.widen() - old.widen();
+            *sum = *sum + (A::of(*new) - A::of(*old));
         }
         for (places, sums) in [(&self.range.before, before), (&self.range.after, after)] {
             for (sums, column) in sums.chunks_exact_mut(self.step).zip(places) {
@@ -306,7 +341,7 @@ impl Columns {
                 let Some(column) = column else { continue };
                 for (i, sum) in sums.iter_mut().enumerate() {
                     let at = column * self.step + i;
-                    *sum += new[at].widen() - old[at].widen();
+                    *sum = *sum + (A::of(new[at]) - A::of(old[at]));
                 }
             }
         }

@@ -15,7 +15,7 @@ use pyo3::types::PyString;
 
 use super::array::DeviceArray;
 use super::{call, interface, libraries, ndimage};
-use crate::ndimage::{MODES, all_fit_f32, leave_nan_out};
+use crate::ndimage::{MODES, all_fit_f32, leave_nan_out, same_bits};
 
 /// What is computed. Equal keys have equal results.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,11 +44,6 @@ struct Ready {
 static READY: Recent<Arc<Ready>, KEPT> = Recent::new();
 /// More filters and sizes than a loop of a program has.
 const KEPT: usize = 48;
-
-/// Whether all values are alike, -0 and NaN, too.
-fn same_bits(first: &[f64], second: &[f64]) -> bool {
-    first.len() == second.len() && first.iter().zip(second).all(|(first, second)| first.to_bits() == second.to_bits())
-}
 
 fn border(mode: BorderMode, value: f32) -> Border {
     match mode {

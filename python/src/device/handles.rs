@@ -9,6 +9,7 @@ use pyo3::types::{PyDict, PyString, PyType};
 use faltung::GpuInfo;
 
 use super::{call, exception};
+use crate::compute;
 
 /// A device that computes: the CPU or a CUDA device.
 ///
@@ -157,8 +158,8 @@ pub(super) fn info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     };
     let info = PyDict::new(py);
     info.set_item("version", env!("CARGO_PKG_VERSION"))?;
-    info.set_item("cpu", faltung::Device::cpu().describe())?;
-    info.set_item("threads", rayon::current_num_threads())?;
+    info.set_item("cpu", compute::describe_cpu()?)?;
+    info.set_item("threads", compute::pool()?.current_num_threads())?;
     info.set_item("driver", gpus.first().map(GpuInfo::driver))?;
     info.set_item("devices", gpus.into_iter().map(Device::of).collect::<Vec<_>>())?;
     info.set_item("reason", reason)?;

@@ -3,7 +3,6 @@
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString};
 
 use faltung::{AddressInfo, MemoryKind};
@@ -55,21 +54,6 @@ pub(super) fn wrap<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py
     // The device is there, and this process may use it.
     call::open(py, array.device)?;
     Bound::new(py, array).map(Some)
-}
-
-/// What an object offers by DLPack on the CPU as a NumPy array, without a copy; any other object as it is.
-#[pyfunction]
-pub(super) fn as_host<'py>(object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    static FROM_DLPACK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-    let is_on_cpu = match libraries::kind(object)? {
-        Kind::Torch => !libraries::is_torch_on_cuda(object)?,
-        Kind::Unknown => matches!(dlpack_device(object)?, Some((DeviceType::CPU, _))),
-        _ => false,
-    };
-    if !is_on_cpu {
-        return Ok(object.clone());
-    }
-    FROM_DLPACK.import(object.py(), "numpy", "from_dlpack")?.call1((object,))
 }
 
 /// The device of an object that has DLPack.

@@ -24,7 +24,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("MOST_AXES", axes::MOST_AXES)?;
     for function in [
         wrap_pyfunction!(interface::wrap, module)?,
-        wrap_pyfunction!(interface::as_host, module)?,
         wrap_pyfunction!(libraries::empty, module)?,
         wrap_pyfunction!(correlate::correlate2d_f32, module)?,
         wrap_pyfunction!(correlate::filter_picture, module)?,

@@ -90,6 +90,21 @@ fn filters_of_bytes() {
     assert!(served > 100, "{served}");
 }
 
+/// A border that is much longer than its row is left to the other functions: it would fill the caches.
+#[test]
+fn gaussians_of_long_rows_of_few_pixels() {
+    let mut random = fastrand::Rng::with_seed(1);
+    for (shape, is_taken) in [([2, 2, 10_000], false), ([2, 600, 40], true), ([3, 9, 64], true)] {
+        let (input, mut output) = (dense(Element::U8, &shape), dense(Element::U8, &shape));
+        let weights = gaussian(&mut random, 9);
+        let filters = [0, 1].map(|axis| AxisFilter {
+            along: Along::Weights(&weights),
+            lines: Lines { axis, origin: 0, border: BorderMode::Reflect, value: 0.0 },
+        });
+        assert_eq!(ByteAxes::new(&input.input(), &output.output(), &filters).is_some(), is_taken, "{shape:?}");
+    }
+}
+
 /// A symmetric filter of this size whose weights are not negative and add up to about 1.
 fn gaussian(random: &mut fastrand::Rng, size: usize) -> Vec<f64> {
     let sigma = size as f64 / random.choice([3.0, 6.0, 8.0]).unwrap();

@@ -1,7 +1,7 @@
 //! Means of windows against sums of whole numbers.
 
 use super::*;
-use crate::nd::window_means::WindowMeans;
+use crate::nd::window_means::{WindowMeans, rounded_mean};
 
 const TYPES: [Element; 6] = [Element::U8, Element::U16, Element::I16, Element::I32, Element::F32, Element::F64];
 
@@ -82,6 +82,21 @@ fn means_are_quotients_of_exact_sums() {
                 let expected = if element == Element::F32 { f64::from(expected as f32) } else { expected };
                 let expected = if element.is_integer() { converted(element, expected) } else { expected };
                 assert_eq!(found.get(&index), expected, "seed {seed}, {level:?}, {element:?}, {shape:?}, {index:?}");
+            }
+        }
+    }
+}
+
+/// Halves of integers and their neighbours, against integers.
+#[test]
+fn means_by_the_inverse_round_half_to_even() {
+    for area in [1_i64, 2, 3, 6, 10, 49, 96, 250, 1022, 4094, 21_846, 65_792, 131_070, 131_072] {
+        for mean in (-32_768..65_535).step_by(331).chain([-1, 0, 1, 65_534]) {
+            for sum in [-1, 0, 1].into_iter().flat_map(|more| [mean * area + area / 2 + more, mean * area + more]) {
+                let (quotient, rest) = (sum.div_euclid(area), sum.rem_euclid(area));
+                let is_up = 2 * rest > area || 2 * rest == area && quotient % 2 != 0;
+                let expected = (quotient + i64::from(is_up)) as u16;
+                assert_eq!(rounded_mean(sum as f64, 1.0 / area as f64), expected, "{sum} / {area}");
             }
         }
     }

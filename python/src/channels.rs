@@ -1,0 +1,137 @@
+//! Images of more channels than the library takes. They are cut into parts of up to 4 channels.
+
+use faltung::{Pixel, Result, View, ViewMut, parallel};
+
+/// The most channels of an image for the library.
+pub(crate) const MOST: usize = 4;
+
+/// Bytes of a pixel that are cut at a time: a cache line, which is then read once.
+const TOGETHER: usize = 64;
+
+/// Pixels of a row whose parts are copied one after the other: so few that they stay in the first-level cache.
+const PIXELS: usize = 256;
+
+/// Values below which a thread takes more time to start than to copy.
+const FEW: usize = 1 << 14;
+
+/// An image of many channels, and the values from one row to the next in the source and in the result.
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+    pub(crate) channels: usize,
+    pub(crate) source_pitch: usize,
+    pub(crate) result_pitch: usize,
+}
+
+/// Adjacent channels of an image.
+#[derive(Clone, Copy)]
+struct Part {
+    first: usize,
+    count: usize,
+}
+
+/// Calls `filter` with images of up to [`MOST`] channels. Together they are `source` and `result`.
+///
+/// # Errors
+/// Those of `filter`; [`faltung::Error::Cancelled`].
+pub(crate) fn filter_parts<T: Pixel, U: Pixel>(
+    source: &[T],
+    result: &mut [U],
+    shape: Shape,
+    mut filter: impl FnMut(View<'_, T>, ViewMut<'_, U>) -> Result<()>,
+) -> Result<()> {
+    let Shape { width, height, channels, source_pitch, result_pitch } = shape;
+    let pixels = width * height;
+    let size = pixels * MOST; // of a part
+    let together = (TOGETHER / size_of::<T>().min(size_of::<U>())).min(channels);
+    let (mut sources, mut results) = (vec![T::default(); pixels * together], vec![U::default(); pixels * together]);
+    let rows = height.div_ceil(4 * parallel::threads()).max(FEW.div_ceil(width * channels)).min(height);
+    for first in (0..channels).step_by(together) {
+        let end = channels.min(first + together);
+        let parts: Vec<_> =
+            (first..end).step_by(MOST).map(|first| Part { first, count: MOST.min(end - first) }).collect();
+
+        // The rows of a band in each part.
+        let mut bands: Vec<_> = (0..height.div_ceil(rows)).map(|_| Vec::with_capacity(parts.len())).collect();
+        for (part, values) in parts.iter().zip(sources.chunks_mut(size)) {
+            let of_bands = values[..pixels * part.count].chunks_mut(rows * width * part.count);
+            bands.iter_mut().zip(of_bands).for_each(|(band, values)| band.push(values));
+        }
+        let bands = bands.into_iter().zip(source.chunks(rows * source_pitch));
+        parallel::for_each(
+            bands,
+            || (),
+            |(), (mut band, source)| {
+                for (y, row) in source.chunks(source_pitch).enumerate() {
+                    for (start, pixels) in row[..width * channels].chunks(PIXELS * channels).enumerate() {
+                        let (place, count) = (y * width + start * PIXELS, pixels.len() / channels);
+                        for (&part, values) in parts.iter().zip(&mut band) {
+                            cut(pixels, channels, part, &mut values[place * part.count..][..count * part.count]);
+                        }
+                    }
+                }
+                Ok(())
+            },
+        )?;
+
+        for ((part, source), result) in parts.iter().zip(sources.chunks(size)).zip(results.chunks_mut(size)) {
+            let (count, pitch) = (part.count, width * part.count);
+            let source = View::new(width, height, count, pitch, &source[..pixels * count])?;
+            filter(source, ViewMut::new(width, height, count, pitch, &mut result[..pixels * count])?)?;
+        }
+
+        let results = &results;
+        parallel::for_each(
+            result.chunks_mut(rows * result_pitch).enumerate(),
+            || (),
+            |(), (band, result)| {
+                for (y, row) in result.chunks_mut(result_pitch).enumerate() {
+                    let top = (band * rows + y) * width;
+                    for (start, pixels) in row[..width * channels].chunks_mut(PIXELS * channels).enumerate() {
+                        let (place, count) = (top + start * PIXELS, pixels.len() / channels);
+                        for (&part, values) in parts.iter().zip(results.chunks(size)) {
+                            join(&values[place * part.count..][..count * part.count], pixels, channels, part);
+                        }
+                    }
+                }
+                Ok(())
+            },
+        )?;
+    }
+    Ok(())
+}
+
+/// Does `$body` with the number of a part's channels as the constant `$count`.
+macro_rules! for_count {
+    ($part:expr, $count:ident => $body:expr) => {
+        for_count!($part, $count => $body; 1 2 3 4)
+    };
+    ($part:expr, $count:ident => $body:expr; $($number:literal)+) => {
+        match $part.count {
+            $($number => {
+                const $count: usize = $number;
+                $body
+            })+
+            count => unreachable!("a part has up to {MOST} channels, not {count}"),
+        }
+    };
+}
+
+/// Copies some channels of pixels.
+fn cut<T: Copy>(pixels: &[T], channels: usize, part: Part, to: &mut [T]) {
+    for_count!(part, N => {
+        for (to, pixel) in to.as_chunks_mut::<N>().0.iter_mut().zip(pixels.chunks_exact(channels)) {
+            to.copy_from_slice(&pixel[part.first..][..N]);
+        }
+    });
+}
+
+/// Copies values to some channels of pixels.
+fn join<T: Copy>(values: &[T], pixels: &mut [T], channels: usize, part: Part) {
+    for_count!(part, N => {
+        for (values, pixel) in values.as_chunks::<N>().0.iter().zip(pixels.chunks_exact_mut(channels)) {
+            pixel[part.first..][..N].copy_from_slice(values);
+        }
+    });
+}
