@@ -32,6 +32,9 @@ pub(crate) const UNIT_ROUNDOFF: f64 = 1.0 / (1 << 24) as f64;
 /// most `c * u * ||M||_2 * ||I_tile||_2`, scaled and rounded. In the project's records it differs by at most 1 from the
 /// exact result.
 ///
+/// Very large masks on integers take the direct sum in the classes `Exact` and `Bounded`, and in `Normwise` a much
+/// faster method. [`Device::apply`](crate::Device::apply) says how to see that before it computes.
+///
 /// ```
 /// use faltung::{Accuracy, Filter, Mask};
 ///

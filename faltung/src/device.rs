@@ -142,7 +142,8 @@ impl Device {
     }
 
     /// What [`with_memory_limit`](Self::with_memory_limit) set.
-    pub(crate) fn memory_limit(&self) -> Option<usize> {
+    #[must_use]
+    pub fn memory_limit(&self) -> Option<usize> {
         self.memory_limit
     }
 
@@ -299,6 +300,25 @@ impl Device {
     /// be.
     ///
     /// What the last few filters and sizes need stays ready, so that a loop over frames plans and compiles once.
+    ///
+    /// # How long it takes
+    /// A large mask takes long where no method but the direct sum keeps the accuracy class, as for integers and masks of
+    /// hundreds of rows. [`plan`](Self::plan) predicts the time on a GPU before anything is computed. On the CPU
+    /// [`prepare`](Self::prepare) chooses the method. If [`Prepared::variant`] is `"direct"`, the time grows with the
+    /// number of coefficients. Then [`Accuracy::Normwise`](crate::Accuracy::Normwise) is often much faster:
+    ///
+    /// ```
+    /// use faltung::{Accuracy, Device, Filter, PixelFormat, Problem, VariantChoice};
+    ///
+    /// let method = |accuracy| {
+    ///     let filter = Filter::average(1001, 1001).accuracy(accuracy);
+    ///     let problem = Problem::new(3000, 2000, &filter)?.with_format(PixelFormat::of::<u8, u8>(3))?;
+    ///     Ok::<_, faltung::Error>(Device::cpu().prepare(&problem, VariantChoice::Auto)?.variant())
+    /// };
+    /// assert_eq!(method(Accuracy::Bounded)?, "direct");
+    /// assert_ne!(method(Accuracy::Normwise)?, "direct");
+    /// # Ok::<(), faltung::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Problem::new`], [`Problem::with_format`], [`prepare`](Self::prepare) and [`Prepared::apply`].

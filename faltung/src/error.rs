@@ -7,6 +7,7 @@ use crate::{Accuracy, PixelFormat, PixelType};
 /// Bytes for people.
 fn size(bytes: u128) -> String {
     match bytes as f64 {
+        1.0 => "1 byte".to_owned(),
         bytes if bytes < 1e3 => format!("{bytes} bytes"),
         bytes if bytes < 1e6 => format!("{:.1} kB", bytes / 1e3),
         bytes if bytes < 1e9 => format!("{:.1} MB", bytes / 1e6),
@@ -14,6 +15,11 @@ fn size(bytes: u128) -> String {
         bytes if bytes < 1e15 => format!("{:.1} TB", bytes / 1e12),
         bytes => format!("{:.1} PB", bytes / 1e15),
     }
+}
+
+/// The verb for an amount of memory.
+fn are(bytes: u128) -> &'static str {
+    if bytes == 1 { "is" } else { "are" }
 }
 
 /// The channels in a product of sizes; one goes without saying.
@@ -178,7 +184,7 @@ pub enum Error {
         /// Rows and columns of the mask.
         mask: (usize, usize),
     },
-    /// A number that must be finite, or in a range, is not.
+    /// A number that must be finite or in a range is not. So is a value of another kind that must meet a condition.
     #[error("{what} must be {required}, not {found}")]
     Number {
         /// Which number.
@@ -346,8 +352,8 @@ pub enum Error {
     NoTime,
     /// The device has not enough memory for a problem.
     #[error(
-        "device memory: {} are needed, {} of {} are free",
-        size(*.needed as u128), size(*.free as u128), size(*.total as u128)
+        "device memory: {} {} needed, {} of {} {} free",
+        size(*.needed as u128), are(*.needed as u128), size(*.free as u128), size(*.total as u128), are(*.free as u128)
     )]
     DeviceMemory {
         /// Bytes needed.
@@ -368,7 +374,7 @@ pub enum Error {
         found: usize,
     },
     /// This machine has not enough memory for what was asked.
-    #[error("memory: {} are needed {what}, {} are free", size(*.needed), size(*.free))]
+    #[error("memory: {} {} needed {what}, {} {} free", size(*.needed), are(*.needed), size(*.free), are(*.free))]
     HostMemory {
         /// What for.
         what: String,
@@ -407,6 +413,10 @@ mod tests {
         check(
             Error::HostMemory { what: "for an image".into(), needed: 1_600_000, free: 999_960 },
             "memory: 1.6 MB are needed for an image, 1000.0 kB are free",
+        );
+        check(
+            Error::HostMemory { what: "for an image".into(), needed: 1, free: 1 },
+            "memory: 1 byte is needed for an image, 1 byte is free",
         );
     }
 }

@@ -63,8 +63,8 @@ pub fn with_pool<T>(pool: &Arc<ThreadPool>, job: impl FnOnce() -> T) -> T {
 /// [`Error::Cancelled`], unless nearly all of it is done. Some results are then unwritten.
 ///
 /// This is the work of calls on [`Device::cpu`](crate::Device::cpu), and of the filters in [`nd`](crate::nd). A filter
-/// in `nd` of less than [`SERIAL`](crate::nd::SERIAL) multiply-adds may ignore the flag. Work that other threads start
-/// for the job, and work of the emulator or a GPU, is not ended.
+/// in `nd` of less than 2^19 multiply-adds may ignore the flag. Work that other threads start for the job, and work of
+/// the emulator or a GPU, is not ended.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -285,7 +285,7 @@ fn what_cannot_be_read_or_written_is_said() {
     fs::create_dir(place.path("old.zarr")).unwrap();
     fs::write(place.path("old.zarr/.zarray"), "{}").unwrap();
     place.filter(&["old.zarr", "-o", "b.zarr", "--box", "3"]).with(1, &["Zarr of version 2"]);
-    place.filter(&["none.zarr", "-o", "b.zarr", "--box", "3"]).with(1, &["none.zarr: does not exist"]);
+    place.filter(&["none.zarr", "-o", "b.zarr", "--box", "3"]).with(1, &["none.zarr: No such file or directory"]);
     place.write("a.png", noise::<u8>(9, 9, 1));
     place.filter(&["a.png", "-o", "b.zarr", "--box", "3"]).with(1, &["a.png: can't be read in chunks"]);
     place.filter(&["a.zarr", "-o", "b.png", "--box", "3"]).with(2, &[".zarr, .npy and .tif are written"]);

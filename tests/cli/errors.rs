@@ -50,6 +50,17 @@ fn refuses_mask(text: &[u8], words: &[&str]) {
     assert_eq!(place.names(), ["a.png", "g.npy", "mask.txt"]);
 }
 
+/// An instruction set that no CPU has is an error of every command, before anything is done.
+#[test]
+fn the_cpu_s_instruction_set_is_checked_first() {
+    let place = prepared();
+    for args in [&["filter", "a.png", "g.npy", "-o", "out/{stem}.npy", "--identity"][..], &["info"], &["check"]] {
+        let ended: Ended = place.command(args).env("FALTUNG_CPU", "sse9").output().unwrap().into();
+        ended.with(2, &["error: the environment variable FALTUNG_CPU: avx512", "was expected, not \"sse9\"\n"]);
+    }
+    assert_eq!(place.names(), ["a.png", "g.npy"]);
+}
+
 #[test]
 fn arguments() {
     let b = ["a.png", "-o", "b.png"];
@@ -233,6 +244,8 @@ fn masks() {
     refuses_mask(b"1,5 2\n", &["one kind of separator in row 1", "not \"1,5 2\""]);
     refuses_mask(b"1 2 3\n4 5\n", &["row 2 of the mask has 2 coefficients, row 1 has 3"]);
     refuses_mask(b"1 2\n3 four\n", &["a number in row 2, column 2 was expected, not \"four\""]);
+    let place = prepared();
+    place.filter(&["a.png", "-o", "b.png", "--mask", "a.png"]).with(2, &["--mask: a.png: is neither text nor .npy"]);
     refuses_mask(b"", &["at least 1 x 1 coefficients"]);
     refuses_mask(b"3 2 1 0\n1 2 3\n", &["2 rows of 3 after the header \"3 2\"", "not \"1 row of 3\""]);
     refuses_mask(b"\xff\xfe\x00", &["neither text nor .npy"]);

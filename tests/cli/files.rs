@@ -163,6 +163,20 @@ fn further_pages_are_noted() {
     place.filter(&["a.tif", "-o", "e.png", "--identity", "-q"]).quietly();
 }
 
+/// Channels of a TIFF that are neither colours nor alpha are not read, which is said.
+#[test]
+fn further_channels_are_noted() {
+    let place = Place::new();
+    // The values of a pixel, and the bits of each.
+    let values = [10, 20, 30, 40, 8, 0, 8, 0, 8, 0, 8, 0];
+    let fields = [(258, 3, 4, 12), (262, 3, 1, 2), (277, 3, 1, 4), (279, 4, 1, 4), (338, 3, 1, 0)];
+    fs::write(place.path("a.tif"), crate::bombs::tiff(&values, (1, 1), &fields)).unwrap();
+    let note = "note: a.tif: has 4 channels; the first 3 are read\n";
+    place.filter(&["a.tif", "-o", "b.npy", "--identity"]).with(0, &[note]);
+    assert_eq!(place.read_u8("b.npy").values(), [10, 20, 30]);
+    place.filter(&["a.tif", "-o", "c.npy", "--identity", "--chunk", "16"]).with(0, &[note]);
+}
+
 /// A picture may come through a pipe.
 #[cfg(unix)]
 #[test]

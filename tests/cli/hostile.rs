@@ -166,6 +166,24 @@ fn impossible_sides_are_errors() {
     }
 }
 
+/// A JPEG of a kind that is not read is not called damaged.
+#[test]
+fn other_kinds_of_jpeg_are_named() {
+    let files = every_format();
+    let (name, jpeg) = files.iter().find(|(name, _)| name.ends_with(".jpg")).unwrap();
+    let frame = jpeg.windows(2).position(|marker| marker == [0xFF, 0xC0]).unwrap();
+    for (place, value, words) in [
+        (1, 0xC3, "is a JPEG coded without loss, which is not read"),
+        (1, 0xC5, "is a JPEG coded in a hierarchy, which is not read"),
+        (1, 0xC9, "is a JPEG coded arithmetically, which is not read"),
+        (4, 12, "is a JPEG with values of 12 bits; those of 8 bits are read"),
+    ] {
+        let mut jpeg = jpeg.clone();
+        jpeg[frame + place] = value;
+        refuses(name, &jpeg, &[words]);
+    }
+}
+
 /// Damaged at random places, each file is an error or a picture.
 #[test]
 fn damaged_files_are_errors_or_pictures() {

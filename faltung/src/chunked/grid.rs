@@ -67,11 +67,14 @@ impl ChunkGrid {
     /// Chunks of `chunk_width` x `chunk_height` pixels of an image of `width` x `height` pixels.
     ///
     /// # Errors
-    /// [`Error::EmptyImage`] if a size is 0, [`Error::TooLarge`] if the image has more pixels than can be counted.
+    /// [`Error::EmptyImage`] if the image has no pixels, [`Error::TooLarge`] if it has more than can be counted.
+    /// [`Error::Number`] if a chunk has none.
     pub fn new(width: usize, height: usize, chunk_width: usize, chunk_height: usize) -> Result<Self> {
         Image::<u8>::checked_len(width, height, 1)?;
-        if chunk_width == 0 || chunk_height == 0 {
-            return Err(Error::EmptyImage { width: chunk_width, height: chunk_height, channels: 1 });
+        for (what, side) in [("the columns of a chunk", chunk_width), ("the rows of a chunk", chunk_height)] {
+            if side == 0 {
+                return Err(Error::Number { what, required: "at least 1", found: "0".to_owned() });
+            }
         }
         Ok(Self { width, height, chunk_width: chunk_width.min(width), chunk_height: chunk_height.min(height) })
     }

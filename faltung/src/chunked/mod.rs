@@ -57,6 +57,7 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::error::Error as StdError;
 use std::time::Instant;
 
@@ -207,7 +208,7 @@ impl ChunkedFilter {
     }
 
     /// Filters the chunks with these numbers, each on the first device that is free. A CUDA device takes two at once if
-    /// its memory holds many.
+    /// its memory holds many. A number that is given several times counts once.
     ///
     /// A device that fails is not used again, and others do its work. A chunk that can't be read fails alone. After a
     /// chunk that can't be written no other chunk begins.
@@ -229,7 +230,8 @@ impl ChunkedFilter {
             return Err(Error::Number { what, required: "at least 1", found: "0".to_owned() });
         }
         let problem = self.problem(PixelFormat::of::<T, U>(self.channels))?;
-        let chunks: Vec<usize> = chunks.into_iter().collect();
+        let mut seen = HashSet::new();
+        let chunks: Vec<usize> = chunks.into_iter().filter(|&chunk| seen.insert(chunk)).collect();
         if let Some(outside) = chunks.iter().find(|&&chunk| chunk >= self.grid.count()) {
             let (what, required) = ("a chunk's number", "less than the number of the grid's chunks");
             return Err(Error::Number { what, required, found: outside.to_string() });

@@ -230,7 +230,12 @@ fn chunks_and_devices_are_checked_first() {
     assert!(matches!(&outside, Error::Number { found, .. } if found == "16"), "{outside:?}");
     assert!(matches!(run(&[], &[3]), Err(Error::Number { .. })));
     assert!(place.written.lock().unwrap().is_empty());
-    assert!(run(&[Device::cpu()], &[3, 15]).unwrap().is_complete());
+    let report = run(&[Device::cpu()], &[3, 15, 3, 3]).unwrap();
+    assert!(report.is_complete() && report.done == 2, "{report:?}");
+    for (width, height, side) in [(0, 10, "columns"), (10, 0, "rows")] {
+        let empty = ChunkGrid::new(40, 40, width, height).unwrap_err();
+        assert_eq!(empty.to_string(), format!("the {side} of a chunk must be at least 1, not 0"));
+    }
 }
 
 /// Never is more under way than was set, and less than one chunk is an error before anything is read.

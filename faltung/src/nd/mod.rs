@@ -77,6 +77,7 @@ pub enum Sums {
 }
 
 /// Multiply-adds below which a call stays in the calling thread: less than 0.1 ms.
+#[doc(hidden)] // the Python module asks it
 pub const SERIAL: usize = 1 << 19;
 
 /// Runs `job` for all numbers below `jobs`, each with scratch memory that a thread makes once.

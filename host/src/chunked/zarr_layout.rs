@@ -54,14 +54,14 @@ impl ZarrLayout {
                 Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                     return Err(format!("{METADATA}: {error}"));
                 }
-                Err(_) => return Err(match folder.join(".zarray").is_file() {
+                Err(error) => return Err(match folder.join(".zarray").is_file() {
                     true => {
                         "is Zarr of version 2, and version 3 is needed (`zarr migrate v3` of zarr-python converts it)"
                             .to_owned()
                     }
                     false if folder.is_dir() => format!("is a folder without {METADATA}: no Zarr array of version 3"),
                     false if folder.exists() => "is a file, and a Zarr array is a folder".to_owned(),
-                    false => "does not exist".to_owned(),
+                    false => error.to_string(),
                 }),
             };
         if found.len() > MOST_METADATA {

@@ -250,7 +250,7 @@ impl Args {
             }
             Ok(older)
         };
-        read().with_context(|| format!("--compare {}", escaped(path))).map(Some)
+        read().with_context(|| format!("--compare: {}", escaped(path))).map(Some)
     }
 
     /// Adds the argument that caused an error, if one did.

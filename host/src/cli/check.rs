@@ -175,12 +175,9 @@ fn tallies(device: &Device, wanted: &[Wanted]) -> Result<Vec<Tally>> {
     if device.backend() == "cpu"
         && let Some(variant) = tallies.iter().find_map(|tally| tally.choice.named())
     {
-        let name = variant.name();
-        let error = anyhow::anyhow!(
-            "--variants {name}: it runs on a CUDA device or the emulator; the CPU takes methods of its own (all, \
-             auto, exact)"
-        );
-        return Err(error).or_usage();
+        let variant = variant.name();
+        let error = faltung::Error::NeedsGpu { variant };
+        return Err(anyhow::Error::new(error).context(format!("--variants {variant}"))).or_usage();
     }
     Ok(tallies)
 }

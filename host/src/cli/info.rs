@@ -1,20 +1,19 @@
 //! `host info`: what this program is made of and what it finds on this machine.
 
+mod choices;
+
 use std::fmt::{self, Display};
 
-use anyhow::{Context, Result};
-use faltung::plan::{Considered, Limits};
-use faltung::{
-    Accuracy, Device, DeviceChoice, Filter, GpuInfo, Mask, PixelFormat, PixelType, Problem, VariantChoice, calibration,
-};
+use anyhow::Result;
+use faltung::plan::Limits;
+use faltung::{Accuracy, Device, DeviceChoice, GpuInfo, calibration};
 use host::bench::ImageSize;
 use host::check::CPU_METHODS;
-use host::text_table::{TextColumn, text_table};
-use host::units::time;
 use kernels_gpu::ptx;
 use kernels_gpu::registry::{Entry, MaskSize, entries};
 use serde::Serialize;
 
+use self::choices::Choice;
 use super::remedy::{Remedy, remedy};
 use super::{Outcome, output};
 
@@ -98,33 +97,6 @@ struct Costs {
     error: Option<String>,
 }
 
-/// What `auto` takes for a kind of problem.
-#[derive(Serialize)]
-struct Choice {
-    pixel: &'static str,
-    channels: usize,
-    separable: bool,
-    /// The side of the square mask.
-    mask: usize,
-    variant: &'static str,
-    /// Whether the channels are computed one after the other, as planes of `f32`.
-    planes: bool,
-    /// The time by the cost model; null on the CPU.
-    predicted_us: Option<f64>,
-    reason: String,
-    /// All kernels that can, the fastest first.
-    candidates: Vec<Candidate>,
-}
-
-/// A kernel that can compute a problem.
-#[derive(Serialize)]
-struct Candidate {
-    kernel: &'static str,
-    variant: &'static str,
-    planes: bool,
-    predicted_us: f64,
-}
-
 /// A method of the CPU.
 #[derive(Serialize)]
 struct Method {
@@ -155,72 +127,6 @@ struct Kernel {
     /// Width and height of the masks that it takes; null for any.
     mask: Option<[u32; 2]>,
     summary: &'static str,
-}
-
-/// The kinds of images that `auto`'s choices are shown for: type, channels, and whether the mask is separable.
-const KINDS: [(PixelType, usize, bool); 7] = [
-    (PixelType::F32, 1, false),
-    (PixelType::F32, 1, true),
-    (PixelType::F32, 3, false),
-    (PixelType::U8, 1, false),
-    (PixelType::U8, 3, false),
-    (PixelType::U16, 1, false),
-    (PixelType::U16, 3, false),
-];
-
-/// The sides of the masks.
-const MASKS: [usize; 9] = [3, 5, 7, 9, 13, 21, 31, 63, 127];
-
-/// What the device takes by itself. No image is allocated.
-fn choices(device: &Device, size: ImageSize) -> Result<Vec<Choice>> {
-    let kinds = KINDS.into_iter().flat_map(|kind| MASKS.map(|mask| (kind, mask)));
-    kinds.map(|((pixel, channels, separable), mask)| choice(device, size, (pixel, channels), mask, separable)).collect()
-}
-
-fn choice(
-    device: &Device,
-    size: ImageSize,
-    (pixel, channels): (PixelType, usize),
-    mask: usize,
-    separable: bool,
-) -> Result<Choice> {
-    let mut coefficients = vec![1.0; mask * mask];
-    coefficients[0] = if separable { 1.0 } else { 2.0 };
-    let filter = Filter::new(Mask::new(mask, mask, coefficients)?.normalized()?);
-    let format = PixelFormat { channels, input: pixel, output: pixel };
-    let problem = Problem::new(size.width, size.height, &filter)
-        .and_then(|problem| problem.with_format(format))
-        .with_context(|| format!("--size {}x{} with {channels} channels", size.width, size.height))?;
-    let choice = Choice {
-        pixel: pixel.name(),
-        channels,
-        separable,
-        mask,
-        variant: "",
-        planes: false,
-        predicted_us: None,
-        reason: String::new(),
-        candidates: Vec::new(),
-    };
-    Ok(match device.plan(&problem, VariantChoice::Auto)? {
-        Some(plan) => {
-            let predicted_us = Some(plan.predicted_us());
-            let candidates = plan.considered.iter().filter(|one| one.answer.is_ok()).map(Candidate::from).collect();
-            let (variant, planes, reason) = (plan.entry.variant.name(), plan.planes.is_some(), plan.reason);
-            Choice { variant, planes, predicted_us, reason, candidates, ..choice }
-        }
-        None => {
-            let prepared = device.prepare(&problem, VariantChoice::Auto)?;
-            Choice { variant: prepared.variant(), reason: prepared.reason(), ..choice }
-        }
-    })
-}
-
-impl From<&Considered> for Candidate {
-    fn from(one: &Considered) -> Self {
-        let (kernel, variant) = (one.entry.symbol, one.entry.variant.name());
-        Self { kernel, variant, planes: one.in_planes, predicted_us: one.predicted_us }
-    }
 }
 
 impl Costs {
@@ -280,7 +186,7 @@ impl Info {
             choices_on: chooser.describe(),
             size: [size.width, size.height],
             costs: Costs::of(chooser),
-            choices: choices(chooser, size)?,
+            choices: choices::of(chooser, size)?,
             auto: Auto { device: auto.describe(), reason: auto.reason().map(str::to_owned) },
             ptx: Ptx { arch: ptx::ARCH, rustc: ptx::RUSTC, source_hash: ptx::SOURCE_HASH },
             kernels: entries().map(Kernel::from).collect(),
@@ -382,34 +288,7 @@ impl Info {
         }
         let ([width, height], accuracy) = (self.size, Accuracy::default());
         writeln!(f, "\nauto's choice for {width} x {height} pixels and accuracy {accuracy}, on {}", self.choices_on)?;
-        let name = |variant: &str, planes| format!("{variant}{}", if planes { " in planes" } else { "" });
-        let rows = self.choices.iter().map(|choice| {
-            let Choice { pixel, channels, separable, mask, variant, planes, predicted_us, .. } = choice;
-            let mut others: Vec<&Candidate> = Vec::new();
-            for one in &choice.candidates {
-                let is_new = others.iter().all(|other| (other.variant, other.planes) != (one.variant, one.planes));
-                if (one.variant, one.planes) != (*variant, *planes) && is_new && others.len() < 2 {
-                    others.push(one);
-                }
-            }
-            let others =
-                others.iter().map(|one| format!("{} {}", name(one.variant, one.planes), time(one.predicted_us)));
-            vec![
-                format!("{pixel} x {channels}"),
-                format!("{mask} x {mask}{}", if *separable { " separable" } else { "" }),
-                name(variant, *planes),
-                predicted_us.map_or_else(String::new, time),
-                others.collect::<Vec<_>>().join(", "),
-            ]
-        });
-        let columns = [
-            TextColumn::left("image"),
-            TextColumn::left("mask"),
-            TextColumn::left("kernel or method"),
-            TextColumn::right("predicted"),
-            TextColumn::left("next"),
-        ];
-        f.write_str(&text_table(&columns, rows))
+        f.write_str(&choices::table(&self.choices))
     }
 }
 

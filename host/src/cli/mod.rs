@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser, ValueRange};
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
-use faltung::PixelType;
+use faltung::{Device, Filter, Mask, PixelType, Problem, VariantChoice};
 
 /// Image convolution on NVIDIA GPUs, with every kernel written in Rust, and on any CPU.
 #[derive(Parser)]
@@ -112,6 +112,13 @@ fn print(said: &clap::Error) -> ExitCode {
     }
 }
 
+/// Fails if the environment asks for an instruction set that the CPU lacks. The CPU is a part of nearly all work: it also
+/// computes what does not fit a GPU.
+fn check_cpu() -> faltung::Result<()> {
+    let problem = Problem::new(1, 1, &Filter::new(Mask::identity()))?;
+    Device::cpu().prepare(&problem, VariantChoice::Auto).map(drop)
+}
+
 /// The whole program.
 pub(crate) fn main() -> ExitCode {
     host::fit_threads();
@@ -122,7 +129,7 @@ pub(crate) fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return print(&error.format(&mut command)),
     };
-    let result = match cli.command {
+    let result = check_cpu().or_usage().and_then(|()| match cli.command {
         Command::Bench(args) => bench::run(&args),
         Command::Filter(args) => filter::run(&args),
         Command::Tutorial(args) => tutorial::run(&args),
@@ -130,7 +137,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Calibrate(args) => calibrate::run(&args),
         Command::PlanScale(args) => plan_scale::run(&args),
         Command::Info(args) => info::run(&args),
-    };
+    });
     match result {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::SomeFailed) => ExitCode::from(1),

@@ -111,12 +111,15 @@ pub(super) fn left_out(mut reader: AnyReader) -> Result<Option<String>, String> 
     Ok(match format(&mut reader)? {
         ImageFormat::Tiff => {
             let mut decoder = tiff::decoder::Decoder::new(reader).map_err(|error| error.to_string())?;
+            let channels = tiff_read::left_out_channels(&mut decoder);
             let mut pages = 1;
             while pages < MANY && decoder.more_images() && decoder.next_image().is_ok() {
                 pages += 1;
             }
             let more = if pages == MANY { " or more" } else { "" };
-            (pages > 1).then(|| format!("has {pages}{more} pages; the first is read"))
+            let pages = (pages > 1).then(|| format!("has {pages}{more} pages; the first is read"));
+            let notes: Vec<String> = pages.into_iter().chain(channels).collect();
+            (!notes.is_empty()).then(|| notes.join("; "))
         }
         ImageFormat::Png => animated(png::scan(&mut reader)?),
         ImageFormat::WebP => animated(webp::scan(&mut reader)?),
@@ -161,7 +164,7 @@ fn broken(error: ImageError) -> String {
         ImageError::Limits(_) => format!("is larger than the {} GiB that are decoded at most", MOST_BYTES >> 30),
         ImageError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => "is cut off".into(),
         ImageError::Unsupported(error) => {
-            format!("is of a kind that can't be read, whose values are not u8, u16 or f32, perhaps: {error}")
+            format!("is of a kind that is not read: {error}; values of u8, u16 and f32 are read")
         }
         ImageError::Decoding(error) => format!("is damaged, or no such picture: {error}"),
         other => format!("can't be decoded: {other}"),

@@ -9,7 +9,7 @@ use image::codecs::qoi::QoiEncoder;
 use image::codecs::webp::WebPEncoder;
 use image::{EncodableLayout, ExtendedColorType, ImageEncoder, ImageError};
 
-use super::{AnyImage, Format, Picture, WriteOptions, jpeg, npy, png, tiff_write};
+use super::{AnyImage, Format, Picture, WriteOptions, jpeg_write, npy, png, tiff_write};
 
 /// Writes a picture in a format that holds its [values](Format::check) and [sides](Format::check_sides).
 pub(super) fn write(
@@ -24,7 +24,7 @@ pub(super) fn write(
             netpbm(&mut writer, format, &picture.pixels).map_err(|error| error.to_string())
         }
         Format::Png => png::write(writer, picture),
-        Format::Jpeg => jpeg::write(writer, picture, options),
+        Format::Jpeg => jpeg_write::write(writer, picture, options),
         Format::Tiff => tiff_write::write(writer, picture),
         Format::Bmp => encode(BmpEncoder::new(&mut writer), picture),
         Format::WebP => encode(WebPEncoder::new_lossless(writer), picture),

@@ -53,6 +53,7 @@ mod escaped;
 mod exr;
 mod format;
 mod jpeg;
+mod jpeg_write;
 mod limits;
 mod metadata;
 mod npy;
@@ -77,7 +78,7 @@ pub use atomic_write::{DeferredSync, OverwritePolicy, remove_unfinished};
 pub use content::Content;
 pub use escaped::{Escaped, escaped};
 pub use format::Format;
-pub use jpeg::JPEG_QUALITY;
+pub use jpeg_write::JPEG_QUALITY;
 pub use limits::{MEMORY_CONSTANT, MEMORY_MULTIPLE};
 pub use metadata::{MOST_METADATA, Metadata, Resolution};
 pub(crate) use npy::{Layout as NpyLayout, layout as npy_layout};
@@ -216,7 +217,7 @@ fn decoded_bytes_of(path: &Path) -> u64 {
     guarded(|| decode::memory(reader)).unwrap_or(0)
 }
 
-/// What [`Picture::read`] ignores in a file, in words: more pages of a TIFF, more frames of a PNG or WebP.
+/// What [`Picture::read`] ignores in a file, in words: more pages or channels of a TIFF, more frames of a PNG or WebP.
 #[must_use]
 pub fn left_out(path: impl AsRef<Path>) -> Option<String> {
     left_out_of(path.as_ref())
@@ -235,7 +236,13 @@ fn left_out_of(path: &Path) -> Option<String> {
 /// [`Error::File`] with the reason: it can't be opened, or is no mask.
 pub fn read_mask(path: impl AsRef<Path>) -> Result<WrittenMask> {
     let path = path.as_ref();
-    read_mask_from(&mut open(path)?).map_err(|error| Error::File { path: path.into(), reason: error.to_string() })
+    read_mask_from(&mut open(path)?).map_err(|error| {
+        let reason = match error {
+            Error::File { reason, .. } => reason,
+            error => error.to_string(),
+        };
+        Error::File { path: path.into(), reason }
+    })
 }
 
 /// Reads a mask from anything that can be read, such as the standard input; otherwise as [`read_mask`].

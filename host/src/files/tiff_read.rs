@@ -240,6 +240,13 @@ fn has_alpha(decoder: &mut Decoder<AnyReader>) -> bool {
     matches!(extra.ok().flatten().as_deref(), Some([1 | 2]))
 }
 
+/// The samples of a pixel that are neither colours nor alpha, which the decoder leaves out.
+pub(super) fn left_out_channels(decoder: &mut Decoder<AnyReader>) -> Option<String> {
+    let samples = decoder.find_tag_unsigned::<u16>(Tag::SamplesPerPixel).ok().flatten()?;
+    let read = decoder.colortype().ok()?.num_samples();
+    (samples > read).then(|| format!("has {samples} channels; the first {read} are read"))
+}
+
 /// The types of values that are read.
 enum SampleKind {
     U8,
@@ -415,7 +422,7 @@ fn ycbcr(&[y, blue, red]: &[u8; 3]) -> [u8; 3] {
 }
 
 fn unreadable(found: String) -> String {
-    format!("is a TIFF of a kind that can't be read, whose values are not u8, u16, f16 or f32, perhaps: {found}")
+    format!("is a TIFF of a kind that is not read: {found}; values of u8, u16, f16 and f32 are read")
 }
 
 pub(super) fn broken(error: TiffError) -> String {

@@ -31,15 +31,17 @@ impl Share<'_> {
         )
     }
 
-    /// The list of missing chunks. `can_resume` says that the others are kept.
+    /// How many chunks are missing. If `can_resume`, the others are kept, and those are listed.
     pub(super) fn missing(&self, chunks: &[usize], can_resume: bool) -> String {
         /// Names in one message.
         const MOST: usize = 1000;
+        let count = format!("missing: {} of {} chunks", chunks.len(), self.chunks.len() + self.kept);
+        if !can_resume {
+            return count;
+        }
         let names: Vec<String> = chunks.iter().take(MOST).map(|&chunk| (self.name)(chunk)).collect();
         let more = if chunks.len() > MOST { format!(", and {} more", chunks.len() - MOST) } else { String::new() };
-        let hint = if can_resume { "; the same command with --skip-existing computes only these" } else { "" };
-        let (count, all) = (chunks.len(), self.chunks.len() + self.kept);
-        format!("missing: {count} of {all} chunks: {}{more}{hint}", names.join(", "))
+        format!("{count}: {}{more}; the same command with --skip-existing computes only these", names.join(", "))
     }
 }
 
@@ -155,6 +157,7 @@ mod tests {
         let share = Share { chunks: vec![3, 4, 7], kept: 2, name: &|chunk| format!("c/{chunk}") };
         let line = share.missing(&[4, 7], true);
         assert!(line.starts_with("missing: 2 of 5 chunks: c/4, c/7; the same command"), "{line}");
+        assert_eq!(share.missing(&[4, 7], false), "missing: 2 of 5 chunks");
         let counts = Counts { pixels: 4_000_000, bytes_read: 10_000_000, ..Counts::default() };
         let line = share.summary(3, &counts, Duration::from_secs(2));
         assert!(line.starts_with("3 of 3 chunks (2 existed and are kept), 4.00 Mpixels in 2.00 s: 2.00 M"), "{line}");

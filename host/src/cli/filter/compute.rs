@@ -185,20 +185,18 @@ impl<'device> Compute<'device> {
     /// The time for a value is that of the last picture that took long enough to tell, or else that of a [trial]. In
     /// `planes`, the filters get values of `f32` and have exact sums, as a computation of several steps needs them.
     pub(super) fn expected(&mut self, pixels: &AnyImage, output: PixelType, planes: bool) -> Option<Duration> {
-        let (channels, input) = (pixels.channels(), pixels.pixel_type());
-        let values: f64 = [pixels.width(), pixels.height(), channels].into_iter().map(|side| side as f64).product();
+        let values = count(pixels);
         if values * self.filters.iter().map(coefficients).sum::<f64>() < little(self.device) {
             return None;
         }
-        let exact = planes && (input, output) != (PixelType::F32, PixelType::F32);
-        let (input, output) = if planes { (PixelType::F32, PixelType::F32) } else { (input, output) };
+        let (format, exact) = format_of(pixels, output, planes);
         let mut seconds = 0.0;
         for (filter, known) in self.filters.iter().zip(&mut self.paces) {
             let pace = match *known {
                 Some(pace) => pace,
                 None => {
                     let filter = if exact { filter.clone().accuracy(Accuracy::Exact) } else { filter.clone() };
-                    trial(self.device, &filter, PixelFormat { channels, input, output }, self.variant).ok()?
+                    trial(self.device, &filter, format, self.variant).ok()?
                 }
             };
             *known = Some(pace);
@@ -206,6 +204,52 @@ impl<'device> Compute<'device> {
         }
         Duration::try_from_secs_f64(seconds).ok()
     }
+
+    /// The strictest accuracy class in which a picture takes much less time than `expected`, and that time. `planes` is
+    /// that of [`expected`](Self::expected).
+    pub(super) fn faster(
+        &self,
+        pixels: &AnyImage,
+        output: PixelType,
+        planes: bool,
+        expected: Duration,
+    ) -> Option<(Accuracy, Duration)> {
+        const MUCH: u32 = 4;
+        let (format, exact) = format_of(pixels, output, planes);
+        // The emulator's plan has the times of a GPU.
+        if exact || self.variant.named().is_some() || self.device.backend() == "emulator" {
+            return None;
+        }
+        let class = |filter: &Filter| Problem::new(1, 1, filter).map(|problem| problem.accuracy()).ok();
+        let required = class(&self.filters[0])?;
+        Accuracy::ALL.into_iter().filter(|&class| class > required).find_map(|class| {
+            let seconds = |filter: &Filter| -> faltung::Result<f64> {
+                let filter = filter.clone().accuracy(class);
+                let problem = Problem::new(pixels.width(), pixels.height(), &filter)?.with_format(format)?;
+                match self.device.plan(&problem, self.variant)? {
+                    Some(plan) => Ok(plan.predicted_us() / 1e6),
+                    None => Ok(trial(self.device, &filter, format, self.variant)? * count(pixels)),
+                }
+            };
+            let seconds = self.filters.iter().map(seconds).sum::<faltung::Result<f64>>().ok()?;
+            let time = Duration::try_from_secs_f64(seconds).ok()?;
+            (time < expected / MUCH).then_some((class, time))
+        })
+    }
+}
+
+/// The values of a picture.
+fn count(pixels: &AnyImage) -> f64 {
+    [pixels.width(), pixels.height(), pixels.channels()].into_iter().map(|side| side as f64).product()
+}
+
+/// What the filters get and give, in planes of `f32` or from type to type, and whether their sums are exact whatever
+/// class was asked for.
+fn format_of(pixels: &AnyImage, output: PixelType, planes: bool) -> (PixelFormat, bool) {
+    let (channels, input) = (pixels.channels(), pixels.pixel_type());
+    let exact = planes && (input, output) != (PixelType::F32, PixelType::F32);
+    let (input, output) = if planes { (PixelType::F32, PixelType::F32) } else { (input, output) };
+    (PixelFormat { channels, input, output }, exact)
 }
 
 /// Seconds for each value, measured with a small image in a fraction of a second.
@@ -222,18 +266,22 @@ pub(super) fn trial(
     const LARGEST_MASK: usize = 31;
     const LEAST_IMAGE: usize = 256;
     const LARGEST_IMAGE: usize = 2048;
-    let small =
-        |filter: &Filter, side: usize| device.prepare(&Problem::new(side, side, filter)?.with_format(format)?, variant);
+    let small = |filter: &Filter, side: usize, format: PixelFormat| {
+        device.prepare(&Problem::new(side, side, filter)?.with_format(format)?, variant)
+    };
     let whole = filter.mask()?;
     let is_cpu = device.backend() == "cpu";
     if is_cpu {
         let side = 2 * whole.width().max(whole.height());
-        let convolution = small(filter, side.clamp(LEAST_IMAGE, LARGEST_IMAGE))?;
+        let convolution = small(filter, side.clamp(LEAST_IMAGE, LARGEST_IMAGE), format)?;
         if convolution.variant() != "direct" {
             return pace(&convolution);
         }
     }
-    let accuracy = Problem::new(1, 1, filter)?.accuracy();
+    // Of a part, the CPU would take another method than the direct sum, unless that is all that it has.
+    let exact = PixelFormat { input: PixelType::F32, output: PixelType::F32, ..format };
+    let (format, accuracy) =
+        if is_cpu { (exact, Accuracy::Exact) } else { (format, Problem::new(1, 1, filter)?.accuracy()) };
     // A part of a mask is separable if the whole is, so that the same variant computes.
     let (width, height) = (whole.width().min(LARGEST_MASK), whole.height().min(LARGEST_MASK));
     let part = (0..height).flat_map(|k| (0..width).map(move |l| whole.at(k, l))).collect();
@@ -242,7 +290,7 @@ pub(super) fn trial(
     // Several blocks for each thread: with fewer, some would have nothing to do.
     let mut side = if width * height < 100 { 128 } else { 64 };
     loop {
-        let convolution = small(&part, side)?;
+        let convolution = small(&part, side, format)?;
         let pace = pace(&convolution)?;
         if pace * convolution.problem().values() as f64 > enough.as_secs_f64() || side >= LARGEST_IMAGE {
             return Ok(pace * coefficients(filter) / (width * height) as f64);
@@ -307,6 +355,25 @@ fn convolve<T: Pixel>(convolution: &Prepared, image: &Image<T>, output: PixelTyp
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A looser class is named where it helps: not for planes of integers, whose sums are exact in each class.
+    #[test]
+    fn a_faster_class_is_found() {
+        let (device, ages) = (Device::cpu(), Duration::from_secs(1 << 30));
+        let faster = |class, output, planes, expected| {
+            let filters = [Filter::average(9, 9).accuracy(class)];
+            let compute = Compute::new(&device, &filters, VariantChoice::Auto).unwrap();
+            let image: AnyImage = Image::<u8>::zeros(50, 40, 3).unwrap().into();
+            compute.faster(&image, output, planes, expected).map(|(class, _)| class)
+        };
+        use Accuracy::{Bounded, Exact, Normwise};
+        let u8 = PixelType::U8;
+        assert_eq!(faster(Bounded, u8, false, ages), Some(Normwise));
+        assert_eq!(faster(Exact, PixelType::F32, false, ages), Some(Bounded));
+        assert_eq!(faster(Normwise, u8, false, ages), None);
+        assert_eq!(faster(Bounded, u8, true, ages), None);
+        assert_eq!(faster(Bounded, u8, false, Duration::ZERO), None);
+    }
 
     /// A border of NaN finds its convolution again. One of -0.0 is not that of 0.0.
     #[test]

@@ -101,10 +101,16 @@ impl<'a> Pictures<'a> {
         let pixels = &picture.pixels;
         let output = self.output_type(pixels);
         if !self.args.quiet {
-            if let Some(expected) = compute.expected(pixels, output, !self.steps.is_single_convolution())
+            let planes = !self.steps.is_single_convolution();
+            if let Some(expected) = compute.expected(pixels, output, planes)
                 && expected > LONG
             {
-                self.progress.say(format_args!("{}: {}", job.name(), describe(expected)));
+                let faster = compute.faster(pixels, output, planes, expected);
+                let faster = faster.map_or_else(String::new, |(class, time)| {
+                    format!("; with --accuracy {class} about {}", describe(time))
+                });
+                let expected = describe(expected);
+                self.progress.say(format_args!("{}: this will take about {expected} to compute{faster}", job.name()));
             }
             for note in self.notes(&picture) {
                 self.progress.say(format_args!("note: {}: {note}", job.name()));
@@ -302,14 +308,14 @@ impl Work for Pictures<'_> {
     }
 }
 
-/// A long time, rounded.
-fn describe(expected: Duration) -> String {
-    let seconds = expected.as_secs_f64();
-    let time = match seconds {
-        ..90.0 => format!("{:.0} seconds", seconds),
+/// A time, rounded.
+fn describe(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        ..1.5 => "1 second".to_owned(),
+        ..90.0 => format!("{seconds:.0} seconds"),
         ..5400.0 => format!("{:.0} minutes", seconds / 60.0),
         ..172_800.0 => format!("{:.0} hours", seconds / 3600.0),
         _ => format!("{:.0} days", seconds / 86_400.0),
-    };
-    format!("this will take about {time} to compute")
+    }
 }
