@@ -12,7 +12,7 @@ use crate::process::{show, shown};
 use crate::stamp::{Stamp, unless_current};
 use crate::{aarch64, build_ptx, deny, outside, own_kernels, ptxas, quick_start, target};
 
-/// The tests that take longest. They start first, so that two of the others end together.
+/// The tests that take longest. They start first: the last ones are short, and both cores are busy to the end.
 const LONGEST: [&str; 7] =
     ["host devices", "faltung lib", "host fake_driver", "host cli", "host reference", "xtask pages", "host tutorials"];
 
@@ -91,7 +91,7 @@ impl Steps<'_> {
         self.step(name, || unless_current(root, full, stamp, check))
     }
 
-    /// What needs no tests.
+    /// What needs no programs of the workspace but this one.
     fn sources(&mut self) -> Result<()> {
         let (root, full) = (self.root, self.full);
         self.step("licences and sources of dependencies", || deny::check(root))?;
