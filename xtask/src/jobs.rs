@@ -1,5 +1,6 @@
 //! Programs that run beside each other, because most of them use all cores for a part of their time only.
 
+use std::env;
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -67,7 +68,9 @@ pub fn run_all(jobs: Vec<(String, Command)>) -> Result<()> {
 pub fn test_binaries(root: &Path, messages: &str, first: &[&str]) -> Result<Vec<(String, Command)>> {
     // What cargo sets for the tests that it runs. Those of a procedural macro load the standard library.
     let libraries = capture(Command::new("rustc").current_dir(root).args(["--print", "target-libdir"]), LIMIT)?;
-    let libraries = std::env::join_paths([target(root).join("debug/deps"), libraries.trim().into()])?;
+    let others = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let libraries = [target(root).join("debug/deps"), libraries.trim().into()].into_iter();
+    let libraries = env::join_paths(libraries.chain(env::split_paths(&others)))?;
     let mut tests = Vec::new();
     for line in messages.lines().filter(|line| line.starts_with('{')) {
         let Some((name, package, binary)) = test_of(&serde_json::from_str(line)?) else { continue };
