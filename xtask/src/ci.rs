@@ -13,8 +13,17 @@ use crate::stamp::{Stamp, unless_current};
 use crate::{aarch64, build_ptx, deny, outside, own_kernels, ptxas, quick_start, target};
 
 /// The tests that take longest. They start first: the last ones are short, and both cores are busy to the end.
-const LONGEST: [&str; 7] =
-    ["host devices", "faltung lib", "host fake_driver", "host cli", "host reference", "xtask pages", "host tutorials"];
+const LONGEST: [&str; 9] = [
+    "host devices",
+    "faltung lib",
+    "host fake_driver",
+    "host cli",
+    "host reference",
+    "xtask pages",
+    "host tutorials",
+    "host lib",
+    "xtask ptx",
+];
 
 /// One set of features for the whole workspace: each crate is compiled once for clippy and once for the tests.
 const ALL: [&str; 2] = ["--workspace", "--all-features"];
@@ -148,13 +157,13 @@ impl Steps<'_> {
                     tests.env("HOST_TEST_SWEEP", "full");
                 }
             }
-            jobs.insert(1, ("Python module".to_owned(), xtask(root, &["wheel", "--test"])));
-            let examples = cargo(root, &[&["test", "--doc"], &ALL[..]].concat());
-            jobs.push(("examples of the documentation".to_owned(), examples));
             // `cargo run -p host -- bench`.
             let mut bench = Command::new(target(root).join("debug/host"));
             bench.current_dir(root).arg("bench");
-            jobs.push(("benchmark".to_owned(), bench));
+            let examples = cargo(root, &[&["test", "--doc"], &ALL[..]].concat());
+            jobs.insert(LONGEST.len(), ("examples of the documentation".to_owned(), examples));
+            jobs.insert(LONGEST.len(), ("benchmark".to_owned(), bench));
+            jobs.insert(1, ("Python module".to_owned(), xtask(root, &["wheel", "--test"])));
             run_all(jobs)
         })?;
         self.step("quick starts", || quick_start::run(root))
