@@ -1,18 +1,29 @@
-//! Everything that a change must pass, in the order in which it fails soonest.
+//! Everything that a change must pass: the sources first, then the tests.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
-use crate::process::{finish, show, shown};
+use crate::jobs::{run_all, test_binaries};
+use crate::process::{show, shown};
 use crate::stamp::{Stamp, unless_current};
-use crate::{aarch64, book, build_ptx, deny, outside, own_kernels, package, ptxas, quick_start, target};
+use crate::{aarch64, build_ptx, deny, outside, own_kernels, ptxas, quick_start, target};
 
-/// How long the tests of the Python module may take beside the others.
-const MODULE_LIMIT: Duration = Duration::from_secs(1800);
+/// The tests that take longest. They start first: the last ones are short, and both cores are busy to the end.
+const LONGEST: [&str; 9] = [
+    "host devices",
+    "faltung lib",
+    "host fake_driver",
+    "host cli",
+    "host reference",
+    "xtask pages",
+    "host tutorials",
+    "host lib",
+    "xtask ptx",
+];
 
 /// One set of features for the whole workspace: each crate is compiled once for clippy and once for the tests.
 const ALL: [&str; 2] = ["--workspace", "--all-features"];
@@ -29,8 +40,8 @@ pub fn ci(root: &Path, full: bool) -> Result<()> {
     let start = Instant::now();
     let mut steps = Steps { root, full, times: Vec::new() };
     steps.sources()?;
-    steps.compilation()?;
-    steps.tests()?;
+    let messages = steps.compilation()?;
+    steps.tests(&messages)?;
     steps.programs()?;
 
     println!("\nall steps passed in {:.0} s:", start.elapsed().as_secs_f32());
@@ -42,6 +53,13 @@ pub fn ci(root: &Path, full: bool) -> Result<()> {
 
 fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("cargo");
+    command.current_dir(root).args(arguments);
+    command
+}
+
+/// One of our tasks. Not with our own file, which the compilation of the tests may have replaced.
+fn xtask(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(target(root).join("debug/xtask"));
     command.current_dir(root).args(arguments);
     command
 }
@@ -82,73 +100,78 @@ impl Steps<'_> {
         self.step(name, || unless_current(root, full, stamp, check))
     }
 
-    /// What needs no compilation of the workspace.
+    /// What needs no programs of the workspace but this one.
     fn sources(&mut self) -> Result<()> {
         let (root, full) = (self.root, self.full);
-        self.step("format", || {
-            run(&mut cargo(root, &["fmt", "--all", "--check"]))?;
-            run(&mut cargo(root, &["fmt", "--manifest-path", "examples/outside/Cargo.toml", "--check"]))?;
-            run(&mut cargo(root, &["fmt", "--manifest-path", "examples/own-kernels/Cargo.toml", "--all", "--check"]))
-        })?;
         self.step("licences and sources of dependencies", || deny::check(root))?;
         self.step("PTX is current", || {
             build_ptx::test_builder(root, full)?;
             unless_current(root, full, build_ptx::stamp, build_ptx::check)
         })?;
         self.stamped("ptxas", ptxas::stamp, |root| ptxas::check(root).map(drop))?;
-        self.step("book", || book::book(root))?;
-        self.step("packages", || package::check(root, false))
+        // Beside clippy runs what waits for the network or takes one core.
+        self.step("clippy, format, book, packages, documentation", || {
+            let clippy = |crates: &[&str]| {
+                cargo(root, &[&["clippy", "--all-targets"], crates, &["--", "-D", "warnings"]].concat())
+            };
+            let doc = |crates: &[&str]| {
+                let mut doc = cargo(root, &[&["doc", "--no-deps"], crates].concat());
+                doc.env("RUSTDOCFLAGS", "-D warnings");
+                doc
+            };
+            let format = |arguments: &[&str]| cargo(root, &[&["fmt", "--check"], arguments].concat());
+            let jobs = [
+                ("clippy", clippy(&ALL)),
+                ("format", format(&["--all"])),
+                ("format of the program outside", format(&["--manifest-path", "examples/outside/Cargo.toml"])),
+                ("format of kernels outside", format(&["--manifest-path", "examples/own-kernels/Cargo.toml", "--all"])),
+                ("book", xtask(root, &["book"])),
+                ("packages", xtask(root, &["package"])),
+                ("clippy without CUDA", clippy(&NONE)),
+                ("documentation", doc(&ALL)),
+                ("documentation without CUDA", doc(&NONE)),
+            ];
+            run_all(jobs.map(|(name, command)| (name.to_owned(), command)).into())
+        })
     }
 
-    fn compilation(&mut self) -> Result<()> {
+    /// Returns what cargo says of the tests.
+    fn compilation(&mut self) -> Result<String> {
         let root = self.root;
-        self.step("clippy", || {
-            for crates in [&ALL[..], &NONE] {
-                run(&mut cargo(root, &[&["clippy", "--all-targets"], crates, &["--", "-D", "warnings"]].concat()))?;
-            }
-            Ok(())
+        let messages = tempfile::NamedTempFile::new()?;
+        self.step("compilation of tests", || {
+            let form = ["--message-format", "json-render-diagnostics"];
+            let mut tests = cargo(root, &[&["test", "--no-run"], &ALL[..], &form].concat());
+            run(tests.stdout(messages.reopen()?))
         })?;
-        self.step("documentation", || {
-            for crates in [&ALL[..], &NONE] {
-                run(cargo(root, &[&["doc", "--no-deps"], crates].concat()).env("RUSTDOCFLAGS", "-D warnings"))?;
-            }
-            Ok(())
-        })?;
-        self.step("compilation of tests", || run(&mut cargo(root, &[&["test", "--no-run"], &ALL[..]].concat())))
+        Ok(fs::read_to_string(messages.path())?)
     }
 
-    /// The tests of the Python module mostly take one core. So they run beside the others.
-    fn tests(&mut self) -> Result<()> {
+    /// The tests, and what else runs with what they were built with.
+    fn tests(&mut self, messages: &str) -> Result<()> {
         let (root, full) = (self.root, self.full);
-        thread::scope(|scope| {
-            let module = scope.spawn(|| {
-                // Not our own file, which the compilation of the tests may have replaced.
-                let mut test = Command::new(target(root).join("debug/xtask"));
-                finish(test.current_dir(root).args(["wheel", "--test"]), MODULE_LIMIT)
-            });
-            self.step("tests", || {
-                let mut tests = cargo(root, &[&["test"], &ALL[..]].concat());
-                if full {
+        self.step("tests", || {
+            let mut jobs = test_binaries(root, messages, &LONGEST)?;
+            if full {
+                for (_, tests) in &mut jobs {
                     tests.env("HOST_TEST_SWEEP", "full");
                 }
-                run(&mut tests)
-            })?;
-            self.step("quick starts", || quick_start::run(root))?;
-            self.step("Python module", || {
-                let module = module.join().expect("a failure of `finish` is an error")?;
-                print!("{}{}", module.stdout, module.stderr);
-                ensure!(module.status.success(), "`cargo xtask wheel --test` failed ({})", module.status);
-                Ok(())
-            })
-        })
+            }
+            // `cargo run -p host -- bench`.
+            let mut bench = Command::new(target(root).join("debug/host"));
+            bench.current_dir(root).arg("bench");
+            let examples = cargo(root, &[&["test", "--doc"], &ALL[..]].concat());
+            jobs.insert(LONGEST.len(), ("examples of the documentation".to_owned(), examples));
+            jobs.insert(LONGEST.len(), ("benchmark".to_owned(), bench));
+            jobs.insert(1, ("Python module".to_owned(), xtask(root, &["wheel", "--test"])));
+            run_all(jobs)
+        })?;
+        self.step("quick starts", || quick_start::run(root))
     }
 
     /// What runs or is built in another way than the tests.
     fn programs(&mut self) -> Result<()> {
-        let root = self.root;
         self.stamped("CPU path on AArch64", aarch64::stamp, aarch64::check)?;
-        // `cargo run -p host -- bench`, with the program that the tests were built with.
-        self.step("benchmark", || run(Command::new(target(root).join("debug/host")).current_dir(root).arg("bench")))?;
         self.stamped("program outside of the workspace", outside::stamp, outside::check)?;
         self.stamped("kernels outside of the workspace", own_kernels::stamp, own_kernels::check)
     }

@@ -16,6 +16,7 @@
 //! | [`deny`] | `deny`: licences and sources of all dependencies |
 //! | [`aarch64`] | `aarch64`: the tests of the CPU path on 64-bit Arm, in QEMU |
 //! | [`ci`] | `ci`: everything that a change must pass |
+//! | [`jobs`] | the binaries of the tests and other programs, two at a time |
 //! | [`kernels`] | how the kernels are built, what they are built from, and what their PTX must look like |
 //! | [`module_text`] | the committed file of a module |
 //! | [`stamp`] | what a slow check has covered, so that an unchanged tree skips it |
@@ -29,6 +30,7 @@ pub mod build_ptx;
 pub mod ci;
 pub mod deny;
 pub mod gpu_bundle;
+pub mod jobs;
 pub mod kernels;
 pub mod module_text;
 pub mod new_kernel;

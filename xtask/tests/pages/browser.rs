@@ -1,14 +1,22 @@
 //! A browser without a window: what it says of a page, and its screenshots.
+//!
+//! A browser shows all pages of a test, because its start takes longer than most pages. It is told what to do in the
+//! [DevTools protocol], over two pipes.
+//!
+//! [DevTools protocol]: https://chromedevtools.github.io/devtools-protocol/
 
+use std::cell::RefCell;
 use std::env;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 use std::time::Duration;
 
 use libtest_mimic::Failed;
-use serde_json::Value;
-use xtask::process::{Finished, finish};
+use serde_json::{Value, json};
 
 /// What a reader would see of a page, as JSON.
 const PROBE: &str = include_str!("probe.js");
@@ -28,73 +36,67 @@ pub(crate) fn browser_is_missing(wanted: &str) -> bool {
     browser(wanted).is_none() && wanted != "require"
 }
 
-/// A browser without a window, and a folder for its pages.
-pub(crate) struct Browser {
-    program: PathBuf,
-    place: tempfile::TempDir,
-}
-
-/// Time in the browser goes on until its work is done, so that scripts and fonts are there.
-const VIRTUAL_TIME: &str = "--virtual-time-budget=5000";
-
 /// A page.
 #[derive(Clone, Copy)]
 pub(crate) enum Shown<'a> {
     /// The text of a page that needs no other files.
     Html(&'a str),
-    /// A file among those that it needs. It is one of [`with_probe`].
+    /// A file among those that it needs.
     File(&'a Path),
-}
-
-impl Shown<'_> {
-    /// A frame with the page.
-    fn frame(self, style: &str, width: u32, height: u64) -> String {
-        let source = match self {
-            Self::Html(html) => {
-                let page = html.replacen("</body>", &format!("<script>{PROBE}</script></body>"), 1);
-                format!("srcdoc=\"{}\"", page.replace('&', "&amp;").replace('"', "&quot;"))
-            }
-            Self::File(path) => format!("src=\"file://{}\"", path.display()),
-        };
-        format!("<iframe width=\"{width}\" height=\"{height}\" style=\"{style}\" {source}></iframe>")
-    }
-}
-
-/// A page that says what a reader sees once its scripts have worked.
-pub(crate) fn with_probe(html: &str) -> String {
-    let probe = format!("<script>addEventListener('load', () => setTimeout(() => {{ {PROBE} }}, 500))</script></body>");
-    html.replacen("</body>", &probe, 1)
 }
 
 /// What the browser says of a page.
 pub(crate) struct Seen {
     pub(crate) probe: Value,
-    /// Errors of scripts, as the browser logs them.
+    /// Errors of scripts, and what scripts log.
     pub(crate) console: Vec<String>,
 }
 
+/// A browser without a window, and a folder for its pages.
+pub(crate) struct Browser {
+    connection: RefCell<Connection>,
+    place: tempfile::TempDir,
+}
+
 impl Browser {
-    pub(crate) fn new(program: PathBuf) -> Result<Self, Failed> {
-        Ok(Self { program, place: tempfile::tempdir()? })
+    pub(crate) fn new(program: &Path) -> Result<Self, Failed> {
+        let place = tempfile::tempdir()?;
+        let connection = RefCell::new(Connection::open(program, place.path())?);
+        Ok(Self { connection, place })
     }
 
     /// Loads a page into a window of this width.
     pub(crate) fn see(&self, shown: Shown<'_>, width: u32, dark: bool) -> Result<Seen, Failed> {
-        // A window has at least 500 pixels. A frame has any width, and the page sees the frame as its window.
-        let frame = shown.frame("border: 0", width, 900);
-        // Scripts of the page may work on after it was loaded.
-        let show = "setInterval(() => { \
-            const probe = document.querySelector('iframe')?.contentDocument?.getElementById('probe'); \
-            if (probe) document.body.append(probe) }, 50)";
-        let body = format!("<body><script>{show}</script>{frame}</body>");
-        let size = "--window-size=1400,1000";
-        let done = self.run(&body, dark, &["--enable-logging=stderr", "--dump-dom", size, VIRTUAL_TIME])?;
-        let console = done.stderr.lines().filter(|line| line.contains("CONSOLE")).map(str::to_owned).collect();
-        // The last one: the text of the frame's script comes before it.
-        let probe = done.stdout.rsplit_once("<pre id=\"probe\">").and_then(|(_, rest)| rest.split_once("</pre>"));
-        let (probe, _) = probe.ok_or_else(|| format!("the page did not load: {console:?}\n{}", done.stderr))?;
-        let probe = probe.replace("&lt;", "<").replace("&gt;", ">").replace("&nbsp;", "\u{a0}").replace("&amp;", "&");
-        Ok(Seen { probe: serde_json::from_str(&probe)?, console })
+        let mut connection = self.connection.borrow_mut();
+        // Scripts of the book work on after it was loaded.
+        let (file, milliseconds) = match shown {
+            Shown::Html(html) => {
+                let file = self.place.path().join("page.html");
+                fs::write(&file, html)?;
+                (file, 50)
+            }
+            Shown::File(path) => (path.to_owned(), 500),
+        };
+        connection.events.clear();
+        connection.resize(width, 900)?;
+        let scheme = if dark { "dark" } else { "light" };
+        let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        connection.call("Emulation.setEmulatedMedia", features)?;
+        let loader = connection.call("Page.navigate", json!({"url": format!("file://{}", file.display())}))?;
+        connection.wait(|event| {
+            event["method"] == "Page.lifecycleEvent"
+                && event["params"]["name"] == "load"
+                && event["params"]["loaderId"] == loader["loaderId"]
+        })?;
+        let later = format!("new Promise(done => setTimeout(done, {milliseconds}))");
+        let expression = format!("document.fonts.ready.then(() => {later}).then(() => {{ {PROBE} }})");
+        let said = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
+        let said = connection.call("Runtime.evaluate", said)?;
+        let probe = said["result"]["value"].as_str().ok_or_else(|| format!("the page can't be looked at: {said}"))?;
+        let of_console = ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"];
+        let console = connection.events.iter().filter(|event| of_console.iter().any(|name| event["method"] == *name));
+        let console = console.map(|event| format!("CONSOLE: {}", event["params"])).collect();
+        Ok(Seen { probe: serde_json::from_str(probe)?, console })
     }
 
     /// Loads a page as [`see`](Self::see) does, and writes a screenshot of all of it.
@@ -103,39 +105,135 @@ impl Browser {
         let height = seen.probe["height"].as_u64().ok_or("a height")?;
         // A browser draws no more at once.
         let height = height.clamp(200, 16_000);
-        let frame = shown.frame("border: 0; display: block; margin: 0 auto", width, height);
-        let body = format!("<body style=\"margin: 0\">{frame}</body>");
-        let size = format!("--window-size={},{height}", width.max(500));
-        let shot = format!("--screenshot={}", file.display());
+        let mut connection = self.connection.borrow_mut();
+        connection.resize(width, height)?;
+        let shot = connection.call("Page.captureScreenshot", json!({"format": "png"}))?;
+        let bytes = from_base64(shot["data"].as_str().ok_or("a screenshot")?)?;
         fs::create_dir_all(file.parent().ok_or("a folder")?)?;
-        let _ = fs::remove_file(file);
-        self.run(&body, dark, &[&size, &shot, VIRTUAL_TIME])?;
-        let bytes = fs::read(file)?;
+        fs::write(file, &bytes)?;
         // Of a PNG: the width and the height in its first chunk.
         let number =
             |at: usize| bytes.get(at..at + 4).map(|four| four.iter().fold(0, |all, &one| all << 8 | u64::from(one)));
-        if number(16) == Some(width.max(500).into()) && number(20) == Some(height) {
+        if number(16) == Some(width.into()) && number(20) == Some(height) {
             return Ok(seen);
         }
         Err(format!("{} is {:?} x {:?} pixels", file.display(), number(16), number(20)).into())
     }
+}
 
-    /// Runs the browser on a page with this body.
-    fn run(&self, body: &str, dark: bool, more: &[&str]) -> Result<Finished, Failed> {
-        let style = "<!doctype html><meta charset=utf-8><style>:root { color-scheme: light dark }</style>";
-        let file = self.place.path().join("page.html");
-        fs::write(&file, format!("{style}{body}"))?;
-        let scheme = if dark { 0 } else { 1 };
-        let profile = self.place.path().join("profile");
-        let mut command = Command::new(&self.program);
+/// The bytes of a text in base64.
+fn from_base64(text: &str) -> Result<Vec<u8>, Failed> {
+    const DIGITS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let (mut bytes, mut bits, mut count) = (Vec::new(), 0_u32, 0);
+    for digit in text.trim_end_matches('=').bytes() {
+        let value = DIGITS.iter().position(|&one| one == digit).ok_or("a digit of base64")?;
+        (bits, count) = (bits << 6 | value as u32, count + 6);
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+        }
+    }
+    Ok(bytes)
+}
+
+/// The two pipes of a browser that runs.
+struct Connection {
+    process: Child,
+    to: ChildStdin,
+    from: Receiver<Value>,
+    /// That of the one window.
+    session: Option<String>,
+    /// The number of the last call.
+    last: u64,
+    /// What the browser has said without being asked.
+    events: Vec<Value>,
+    log: PathBuf,
+}
+
+/// The longest silence of a browser.
+const SILENCE: Duration = Duration::from_secs(120);
+
+impl Connection {
+    fn open(program: &Path, place: &Path) -> Result<Self, Failed> {
+        // The browser reads from descriptor 3 and writes to descriptor 4.
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >&2", "sh"]).arg(program);
         command.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars"]);
         command.args(["--disable-background-networking", "--disable-extensions", "--disable-dev-shm-usage"]);
-        // A file may look into a frame with another file.
-        command
-            .arg("--allow-file-access-from-files")
-            .args(more)
-            .arg(format!("--blink-settings=preferredColorScheme={scheme}"));
-        command.arg(format!("--user-data-dir={}", profile.display())).arg(format!("file://{}", file.display()));
-        Ok(finish(&mut command, Duration::from_secs(120)).map_err(|error| format!("{error:#}"))?)
+        command.args(["--remote-debugging-pipe", &format!("--user-data-dir={}", place.join("profile").display())]);
+        let log = place.join("log");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(&log)?);
+        let mut process = command.spawn()?;
+        let (to, from) = (process.stdin.take().ok_or("a pipe")?, process.stdout.take().ok_or("a pipe")?);
+        let (said, heard) = channel();
+        thread::spawn(move || {
+            for message in BufReader::new(from).split(0) {
+                let message = message.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+                if message.is_none_or(|message| said.send(message).is_err()) {
+                    break;
+                }
+            }
+        });
+        let mut connection = Self { process, to, from: heard, session: None, last: 0, events: Vec::new(), log };
+        let target = connection.call("Target.createTarget", json!({"url": "about:blank"}))?;
+        let attach = json!({"targetId": target["targetId"], "flatten": true});
+        let session = connection.call("Target.attachToTarget", attach)?;
+        connection.session = Some(session["sessionId"].as_str().ok_or("a session")?.to_owned());
+        for domain in ["Page", "Runtime", "Log"] {
+            connection.call(&format!("{domain}.enable"), json!({}))?;
+        }
+        connection.call("Page.setLifecycleEventsEnabled", json!({"enabled": true}))?;
+        Ok(connection)
+    }
+
+    /// The size of the window.
+    fn resize(&mut self, width: u32, height: u64) -> Result<(), Failed> {
+        let metrics = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.call("Emulation.setDeviceMetricsOverride", metrics).map(drop)
+    }
+
+    /// Has the browser do something, and returns its answer.
+    fn call(&mut self, method: &str, parameters: Value) -> Result<Value, Failed> {
+        self.last += 1;
+        let mut message = json!({"id": self.last, "method": method, "params": parameters});
+        if let Some(session) = &self.session {
+            message["sessionId"] = session.as_str().into();
+        }
+        self.to.write_all(format!("{message}\0").as_bytes())?;
+        loop {
+            let mut answer = self.hear()?;
+            if answer["id"] != self.last {
+                self.events.push(answer);
+            } else if answer["error"].is_null() && answer["result"]["errorText"].is_null() {
+                return Ok(answer["result"].take());
+            } else {
+                return Err(format!("{method}: {answer}").into());
+            }
+        }
+    }
+
+    /// Waits for an event, which may have come before.
+    fn wait(&mut self, is_wanted: impl Fn(&Value) -> bool) -> Result<(), Failed> {
+        while !self.events.iter().any(&is_wanted) {
+            let event = self.hear()?;
+            self.events.push(event);
+        }
+        Ok(())
+    }
+
+    /// The next message.
+    fn hear(&self) -> Result<Value, Failed> {
+        let log = || fs::read_to_string(&self.log).unwrap_or_default();
+        Ok(self
+            .from
+            .recv_timeout(SILENCE)
+            .map_err(|error| format!("the browser says no more ({error}):\n{}", log()))?)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }

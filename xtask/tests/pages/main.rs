@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     }
     let with_browser = move |test: fn(&Browser) -> Result<(), Failed>| {
         let found = found.clone();
-        move || test(&Browser::new(found.ok_or("there is no browser")?)?)
+        move || test(&Browser::new(&found.ok_or("there is no browser")?)?)
     };
     let ignored = browser_is_missing(&wanted);
     let in_browser = |name: &str, test| Trial::test(name, with_browser(test)).with_ignored_flag(ignored);

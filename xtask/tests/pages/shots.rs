@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use libtest_mimic::Failed;
 
-use crate::browser::{Browser, Seen, Shown, with_probe};
+use crate::browser::{Browser, Seen, Shown};
 use crate::{all, page_of};
 
 /// Width, dark, and how the file ends.
@@ -54,10 +54,7 @@ pub(crate) fn pages(browser: &Browser) -> Result<(), Failed> {
 pub(crate) fn of_the_book(browser: &Browser) -> Result<(), Failed> {
     for (chapter, shot) in CHAPTERS.into_iter().zip(looks_of_pages()) {
         let file = found(chapter)?;
-        // Beside the chapter, because its links lead from there.
-        let probed = tempfile::Builder::new().suffix(".html").tempfile_in(file.parent().ok_or("a folder")?)?;
-        fs::write(&probed, with_probe(&fs::read_to_string(&file)?))?;
-        let shown = Shown::File(probed.path());
+        let shown = Shown::File(&file);
         for (width, dark, look) in LOOKS {
             let seen = if shot.contains(&(width, dark, look)) {
                 shoot(browser, &format!("book-{}", chapter.replace('/', "-")), shown, (width, dark, look))?
