@@ -1,5 +1,6 @@
 //! Images of more channels than the library takes. They are cut into parts of up to 4 channels.
 
+use faltung::memory::zeros;
 use faltung::{Pixel, Result, View, ViewMut, parallel};
 
 /// The most channels of an image for the library.
@@ -34,7 +35,7 @@ struct Part {
 /// Calls `filter` with images of up to [`MOST`] channels. Together they are `source` and `result`.
 ///
 /// # Errors
-/// Those of `filter`; [`faltung::Error::Cancelled`].
+/// Those of `filter`; [`faltung::Error::Cancelled`]; [`faltung::Error::HostMemory`].
 pub(crate) fn filter_parts<T: Pixel, U: Pixel>(
     source: &[T],
     result: &mut [U],
@@ -45,7 +46,8 @@ pub(crate) fn filter_parts<T: Pixel, U: Pixel>(
     let pixels = width * height;
     let size = pixels * MOST; // of a part
     let together = (TOGETHER / size_of::<T>().min(size_of::<U>())).min(channels);
-    let (mut sources, mut results) = (vec![T::default(); pixels * together], vec![U::default(); pixels * together]);
+    let mut sources = zeros::<T>(pixels * together, "for channels of the image")?;
+    let mut results = zeros::<U>(pixels * together, "for channels of the result")?;
     let rows = height.div_ceil(4 * parallel::threads()).max(FEW.div_ceil(width * channels)).min(height);
     for first in (0..channels).step_by(together) {
         let end = channels.min(first + together);

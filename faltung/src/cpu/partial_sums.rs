@@ -124,12 +124,6 @@ impl PartialSums {
         self.pitch
     }
 
-    /// The bound of the rows of a candidate that are not exact.
-    #[inline(always)]
-    fn of_rest(&self, candidate: &Open) -> f64 {
-        self.before[candidate.first][self.binade(candidate.sum).min(BINADES - 1)]
-    }
-
     /// The binade of sums up to `sum`, but for the margin. It may be [`BINADES`] or more.
     #[inline(always)]
     fn binade(&self, sum: f64) -> usize {
@@ -156,26 +150,6 @@ pub(super) struct Decider {
     pub(super) candidates: Vec<Candidate>,
     /// For each candidate a number that rounds as its ordered sum does. NaN if it is not decided.
     pub(super) decided: Vec<f32>,
-    open: Vec<Open>,
-}
-
-/// A candidate that is not decided yet.
-#[derive(Clone, Copy, Debug)]
-struct Open {
-    /// The candidate's number.
-    number: usize,
-    /// The rows `0..first` are not exact.
-    first: usize,
-    /// The partial sum of these rows.
-    sum: f64,
-    /// The boundary.
-    boundary: f64,
-    /// The estimate of the ordered sum, less the boundary.
-    distance: f64,
-    /// The error of the estimate, without that of the rows `0..first`.
-    bound: f64,
-    /// The binade whose ties are in the bound. [`BINADES`] if there is none.
-    seen: usize,
 }
 
 /// Decides candidates of a band.
@@ -193,84 +167,75 @@ impl Work for Decide<'_> {
 
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
-        let Self { partial_sums, filtered, lines, decider: Decider { candidates, decided, open } } = self;
+        let Self { partial_sums, filtered, lines, decider: Decider { candidates, decided } } = self;
         let height = partial_sums.column.len();
         let values = filtered.iter().map(|line| line.len()).min().unwrap_or(0);
         let bytes = lines.iter().map(|line| line.len()).min().unwrap_or(0);
         decided.clear();
-        decided.resize(candidates.len(), f32::NAN);
-        open.clear();
-        for (number, &Candidate { column, line_at, sum, .. }) in candidates.iter().enumerate() {
+        for &Candidate { row, column, line_at, sum } in &*candidates {
+            let (filtered, lines) = (&filtered[row..row + height], &lines[row..row + height]);
             assert!(column < values && line_at + partial_sums.pitch <= bytes);
-            let (sum, boundary) = (f64::from(sum), f64::from(sum).floor() + 0.5);
-            let (distance, bound) = (sum - boundary, partial_sums.passes);
-            open.push(Open { number, first: height, sum, boundary, distance, bound, seen: BINADES });
-        }
-        // One step of each candidate after the other, so that the CPU computes several candidates at a time. With all
-        // steps of a candidate in a row, each would wait for the branch of the one before.
-        while !open.is_empty() {
-            let mut kept = 0;
-            for i in 0..open.len() {
-                let mut candidate = open[i];
-                let Candidate { row, column, line_at, .. } = candidates[candidate.number];
-                let (filtered, lines) = (&filtered[row..row + height], &lines[row..row + height]);
-                // SAFETY: as asserted.
-                let is_open = unsafe { step(simd, partial_sums, (filtered, column), (lines, line_at), &mut candidate) };
-                let is_decided = candidate.distance.abs() > candidate.bound + partial_sums.of_rest(&candidate);
-                let side = (candidate.boundary + 0.25_f64.copysign(candidate.distance)) as f32;
-                decided[candidate.number] = if is_decided { side } else { f32::NAN };
-                open[kept] = candidate;
-                kept += usize::from(is_open && !is_decided);
-            }
-            open.truncate(kept);
+            // SAFETY: as asserted.
+            decided.push(unsafe { decide(simd, partial_sums, (filtered, column), (lines, line_at), sum) });
         }
     }
 }
 
-/// Makes some more rows of a candidate exact, or bounds one. False if no rows are left.
+/// Decides one candidate: a number on the ordered sum's side of the boundary, or NaN if it can't be told.
 ///
 /// # Safety
 /// - `filtered` and `lines` have a line for each row of the window.
 /// - Each line of `filtered` has a value `x`.
 /// - Each line of `lines` has [`PartialSums::pitch`] bytes from `at` on.
 #[inline(always)]
-unsafe fn step<S: Simd>(
+unsafe fn decide<S: Simd>(
     simd: S,
     of: &PartialSums,
     (filtered, x): (&[&[f32]], usize),
     (lines, at): (&[&[u8]], usize),
-    candidate: &mut Open,
-) -> bool {
-    let binade = of.binade(candidate.sum);
-    if binade >= BINADES || candidate.first == 0 {
-        return false;
-    }
-    let start = of.starts[binade] + of.margin;
-    // SAFETY: `k` is a row of the window.
-    let product = |k: usize| of.column[k] * f64::from(unsafe { *filtered.get_unchecked(k).get_unchecked(x) });
-    let (end, sum_of_end) = (candidate.first, candidate.sum);
-    let mut first = end.saturating_sub(ROWS_AT_ONCE);
-    let mut sum = sum_of_end - products(first..end, product);
-    if sum < start {
-        // These rows leave the binade. Only the last ones are taken, which stay in it.
-        (first, sum) = (end - 1, sum_of_end - product(end - 1));
-        while first > 0 && sum >= start && sum - product(first - 1) >= start {
-            (first, sum) = (first - 1, sum - product(first - 1));
+    sum: f32,
+) -> f32 {
+    let boundary = f64::from(sum).floor() + 0.5;
+    // `sum` is the partial sum of the rows `0..first`, `distance` the estimate of the ordered sum, less the boundary.
+    let (mut sum, mut first) = (f64::from(sum), of.column.len());
+    let mut distance = sum - boundary;
+    // The error of the estimate, without that of the rows `0..first`.
+    let mut bound = of.passes;
+    let mut seen = BINADES;
+    while first > 0 {
+        let binade = of.binade(sum);
+        if binade >= BINADES {
+            break;
+        }
+        let start = of.starts[binade] + of.margin;
+        // SAFETY: `k` is a row of the window.
+        let product = |k: usize| of.column[k] * f64::from(unsafe { *filtered.get_unchecked(k).get_unchecked(x) });
+        let (end, sum_of_end) = (first, sum);
+        first = end.saturating_sub(ROWS_AT_ONCE);
+        sum -= products(first..end, product);
+        if sum < start {
+            // These rows leave the binade. Only the last ones are taken, which stay in it.
+            (first, sum) = (end - 1, sum_of_end - product(end - 1));
+            while first > 0 && sum >= start && sum - product(first - 1) >= start {
+                (first, sum) = (first - 1, sum - product(first - 1));
+            }
+            if sum < start {
+                // The last row alone leaves it: it is bounded.
+                bound += of.steps[first] * of.half_units[binade];
+                continue;
+            }
+        }
+        if binade != seen {
+            (seen, bound) = (binade, bound + of.ties[binade]);
+        }
+        // SAFETY: these are rows of the window; the rest is as this function requires.
+        let added = unsafe { add_rows(simd, of, (lines, at), first..end, of.starts[binade] as f32) };
+        distance += added - (sum_of_end - sum);
+        if distance.abs() > bound + of.before[first][of.binade(sum).min(BINADES - 1)] {
+            return (boundary + 0.25_f64.copysign(distance)) as f32;
         }
     }
-    (candidate.first, candidate.sum) = (first, sum);
-    if sum < start {
-        // The last row alone leaves it: it is bounded.
-        candidate.bound += of.steps[first] * of.half_units[binade];
-        return true;
-    }
-    if binade != candidate.seen {
-        (candidate.seen, candidate.bound) = (binade, candidate.bound + of.ties[binade]);
-    }
-    // SAFETY: these are rows of the window; the rest is as this function requires.
-    let added = unsafe { add_rows(simd, of, (lines, at), first..end, of.starts[binade] as f32) };
-    candidate.distance += added - (sum_of_end - sum);
-    true
+    f32::NAN
 }
 
 /// What the steps of some rows of a window add to a sum of the binade that begins at `start`.
