@@ -136,6 +136,12 @@ impl PixelFormat {
     pub fn of<T: Pixel, U: Pixel>(channels: usize) -> Self {
         Self { channels, input: T::TYPE, output: U::TYPE }
     }
+
+    /// The type of the image's pixels and of those outside, if all of them are integers.
+    pub(crate) fn integer_pixels(self, border: Border) -> Option<PixelType> {
+        let Self { input, .. } = self;
+        (input != PixelType::F32 && input.holds(border.value())).then_some(input)
+    }
 }
 
 impl fmt::Display for PixelFormat {
@@ -312,6 +318,11 @@ impl Problem {
     #[must_use]
     pub fn border(&self) -> Border {
         self.border
+    }
+
+    /// See [`PixelFormat::integer_pixels`].
+    pub(crate) fn integer_pixels(&self) -> Option<PixelType> {
+        self.format.integer_pixels(self.border)
     }
 
     /// The output value of a finished sum: `sum * scale + offset` in one rounding, or the sum itself without either.

@@ -14,7 +14,7 @@ use super::uncertain::Limits;
 use super::whole::Whole;
 use crate::accuracy::UNIT_ROUNDOFF;
 use crate::plan::Factors;
-use crate::plan::direct_sum::{ABOVE, DirectSum, half_unit, power, unit_of};
+use crate::plan::direct_sum::{ABOVE, DirectSum, half_unit, power, saturated, unit_of};
 use crate::{Accuracy, ErrorBound, PixelType, Problem};
 use kernels_gpu::separable::error_bound::error_constant;
 
@@ -86,14 +86,11 @@ impl Method {
         if output == PixelType::F32 && problem.accuracy() == Accuracy::Exact {
             return None;
         }
-        let input = problem.format().input;
-        let is_whole = input != PixelType::F32 && input.holds(problem.border().value());
-        let factors =
-            Factors::of(problem.window()).filter(|factors| is_whole || factors.keep_small_pixels().is_ok())?;
+        let integers = problem.integer_pixels();
+        let factors = Factors::of(problem.window())
+            .filter(|factors| integers.is_some() || factors.keep_small_pixels().is_ok())?;
         // Fixed point loses digits of small coefficients. The bound of results of `f32` needs those.
-        let is_of_bytes = problem.format().input == PixelType::U8
-            && PixelType::U8.holds(problem.border().value())
-            && output != PixelType::F32;
+        let is_of_bytes = integers == Some(PixelType::U8) && output != PixelType::F32;
         let bytes = (is_of_bytes && !is_narrow(level, problem)).then(|| ByteRow::of(level, factors.row())).flatten();
         let row_cost = if bytes.is_some() { BYTE_ROW } else { ROW };
         let unit = bytes.as_ref().map_or(1.0, ByteRow::unit);
@@ -189,11 +186,7 @@ impl Certainty {
     fn of(level: Level, problem: &Problem, column: &[f32], row: &Row) -> Option<Self> {
         let ordered = DirectSum::of(problem)?;
         // An ordered `f32` sum of 16-bit pixels has too few digits behind the point to prove much.
-        if problem.format().input != PixelType::U8 {
-            return None;
-        }
-        // A pixel outside is as large as one of the image, and as whole.
-        if !problem.format().input.holds(problem.border().value()) {
+        if problem.integer_pixels() != Some(PixelType::U8) {
             return None;
         }
         let most = 255.0;
@@ -212,9 +205,7 @@ impl Certainty {
         let mut error = f64::from(scale.abs()) * (most * left + passes);
         if !problem.is_plain() && ordered.error() + error > 0.0 {
             let size = f64::from(scale.abs()) * filtered * column_size + f64::from(offset.abs()) + error;
-            // A larger value saturates, here and there.
-            let saturated = if problem.format().output == PixelType::U8 { 512.0 } else { 131_072.0 };
-            error += half_unit((size * ABOVE).min(saturated));
+            error += half_unit((size * ABOVE).min(saturated(problem.format().output)));
         }
         if ordered.error() + error == 0.0 {
             return Some(Self { limits: Limits::NONE, partial_sums: None, uncertain_part: 0.0 });

@@ -47,16 +47,26 @@ pub(crate) struct DirectSum {
 /// Binades below the largest partial sum for which a bound is kept.
 const BINADES: usize = 24;
 
+/// A power of two above which all values become the largest one of the type, also after an error.
+pub(crate) fn saturated(of: PixelType) -> f64 {
+    match of {
+        PixelType::U8 => 512.0,
+        PixelType::U16 => 131_072.0,
+        PixelType::F32 => f64::INFINITY,
+    }
+}
+
 impl DirectSum {
     /// For any image of the problem's input type. None if the sum can overflow, or a number is not finite.
     ///
     /// Inputs of `f32`, or a border's value that is not of the input's type, have no largest value: the bound is for
     /// magnitudes up to 1, and [`scaled`](Self::scaled) gives the others. Their sums may overflow.
     pub(crate) fn of(problem: &Problem) -> Option<Self> {
-        let input = problem.format().input;
-        let most = f64::from(white(input));
-        let whole = input != PixelType::F32 && input.holds(problem.border().value());
-        Self::with_inputs(problem, if whole { Inputs { most, whole } } else { Inputs { most: 1.0, whole } })
+        let inputs = match problem.integer_pixels() {
+            Some(integers) => Inputs { most: white(integers).into(), whole: true },
+            None => Inputs { most: 1.0, whole: false },
+        };
+        Self::with_inputs(problem, inputs)
     }
 
     fn with_inputs(problem: &Problem, inputs: Inputs) -> Option<Self> {
@@ -96,11 +106,7 @@ impl DirectSum {
         let mut last = 0.0;
         // Without scale and offset there is no last step.
         if !problem.is_plain() {
-            let limit = match problem.format().output {
-                PixelType::U8 => 512.0,
-                PixelType::U16 => 131_072.0,
-                PixelType::F32 => f64::INFINITY,
-            };
+            let limit = saturated(problem.format().output);
             let most = ABOVE * (most * f64::from(scale.abs()) + f64::from(offset.abs()));
             let most = if inputs.whole { most.min(limit) } else { limit };
             let of = |value: f32| if value == 0.0 { i32::MAX } else { unit_of(value) };

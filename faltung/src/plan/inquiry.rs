@@ -60,8 +60,8 @@ impl Inquiry {
             border_value: (problem.border().mode() == BorderMode::Constant).then(|| problem.border().value()),
             compute_capability: limits.compute_capability,
         };
-        let input = planes.as_ref().map_or(format, Planes::format).input;
-        let is_whole = input != PixelType::F32 && input.holds(problem.border().value());
+        let of_image = planes.as_ref().map_or(format, Planes::format);
+        let is_whole = of_image.integer_pixels(problem.border()).is_some();
         Self { problem, is_whole, planes, integers: None, proven_sums, choice, request, factors, fixed_point, limits }
     }
 

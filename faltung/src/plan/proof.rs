@@ -147,7 +147,7 @@ impl Integers {
         let conversion = proven_planes(format.output, format.channels as u32)
             .filter(|_| format.input == format.output)
             .ok_or(refused("image and result must be integers of one type"))?;
-        if !format.input.holds(problem.border().value()) {
+        if problem.integer_pixels().is_none() {
             return Err(Ineligible::BorderValue { required: format.input, found: problem.border().value() });
         }
         let (scale, offset) = problem.scale_and_offset();

@@ -37,7 +37,7 @@ use crate::spares::Spares;
 use crate::{Accuracy, ErrorBound, Mask, PixelFormat, PixelType, Problem, Result};
 use error::Bounds;
 use load::Place;
-use recompute::{are_bytes, times_direct};
+use recompute::times_direct;
 use size::TileSize;
 use tile::Scratch;
 use transform::{Spectrum, Transform};
@@ -81,13 +81,14 @@ impl Fft {
     /// With tiles of this size.
     fn with_size(level: Level, problem: &Problem, size: TileSize) -> Result<Self> {
         let transform = Transform::new(size.width, size.height);
+        let are_bytes = problem.integer_pixels() == Some(PixelType::U8);
         Ok(Self {
             size,
             mask: transform.spectrum(problem.window().width(), &coefficients(problem.window(), |of| of))?,
             transform,
             magnitudes: OnceLock::new(),
             window: Window::new(&problem.one_plane(problem.accuracy())),
-            sums_of_bytes: are_bytes(problem).then(|| OrderedSums::new(level, problem.window())),
+            sums_of_bytes: are_bytes.then(|| OrderedSums::new(level, problem.window())),
             bounds: Bounds::new(problem, size.width, size.height),
             level,
             scratch: Spares::default(),

@@ -16,12 +16,7 @@ const LANES: usize = 8;
 /// How many times as long a multiply-add takes here as in a register tile. Images of bytes take the vectors of
 /// [`OrderedSums`].
 pub(super) fn times_direct(level: Level, problem: &Problem) -> f64 {
-    if are_bytes(problem) && has_lanes(level) { 4.0 } else { 8.0 }
-}
-
-/// Whether all pixels are bytes, also those outside.
-pub(super) fn are_bytes(problem: &Problem) -> bool {
-    problem.format().input == PixelType::U8 && PixelType::U8.holds(problem.border().value())
+    if problem.integer_pixels() == Some(PixelType::U8) && has_lanes(level) { 4.0 } else { 8.0 }
 }
 
 /// The ordered sums of outputs `(x, y)` of a tile of bytes. `bytes` is memory for the tile.

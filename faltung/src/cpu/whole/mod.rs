@@ -22,7 +22,7 @@ use super::method::GRADED;
 use super::recompute::Recompute;
 use super::simd::Level;
 use super::uncertain::{Limits, Uncertain};
-use crate::plan::direct_sum::{ABOVE, DirectSum, half_unit, power, unit_of};
+use crate::plan::direct_sum::{ABOVE, DirectSum, half_unit, power, saturated, unit_of};
 use crate::{PixelType, Problem};
 use rows::{AddFloats, AddRow, RunningFloats, RunningRow, SLACK, ShiftRow, Weigh, WeighFloats, WindowSums};
 
@@ -53,9 +53,7 @@ pub(super) struct Whole {
 impl Whole {
     /// The mask of a problem, and the expected share of uncertain results. None if it is of another kind.
     pub(super) fn of(problem: &Problem) -> Option<(Self, f64)> {
-        let format = problem.format();
-        let are_bytes = format.input == PixelType::U8 && PixelType::U8.holds(problem.border().value());
-        if !are_bytes || format.output == PixelType::F32 {
+        if problem.integer_pixels() != Some(PixelType::U8) || problem.format().output == PixelType::F32 {
             return None;
         }
         let (column, row, unit) = factors(problem.window().coefficients(), problem.window().width())?;
@@ -75,10 +73,12 @@ impl Whole {
             let (scale, offset) = problem.scale_and_offset();
             let most = ABOVE * of_all * f64::from(unit.abs());
             let scaled = most * f64::from(scale.abs()) + f64::from(offset.abs());
-            // A larger value saturates, here and there.
-            let saturated = if format.output == PixelType::U8 { 512.0 } else { 131_072.0 };
             let product = f64::from(scale.abs()) * half_unit(most);
-            let last = if problem.is_plain() { 0.0 } else { half_unit((scaled * ABOVE).min(saturated)) };
+            let last = if problem.is_plain() {
+                0.0
+            } else {
+                half_unit((scaled * ABOVE).min(saturated(problem.format().output)))
+            };
             let radius = |ordered: f64| (ordered + product + last) * 1.001 + 1e-12;
             if radius(ordered.error()) >= 0.25 {
                 return None;
@@ -101,7 +101,7 @@ impl Whole {
         let can_shift = is_short
             && is_same
             && problem.is_plain()
-            && format.output == PixelType::U8
+            && problem.format().output == PixelType::U8
             && (1..16).contains(&shift)
             && of_all <= 255.0 * power(shift)
             && of_all + power(shift) <= MOST_SHORT;
