@@ -70,49 +70,61 @@ impl Panel<'_> {
         let height = self.rows.len() - (self.window.height() - 1);
         assert!(results.height() >= place.0 + height && results.width() >= place.1 + end);
         assert!(uncertain.has_room(level.lanes(), start + (end - start).next_multiple_of(tile_width(level))));
-        match results.pixel() {
+        let of = Place { panel: self, height, results, place, non_temporal: false, uncertain };
+        match of.results.pixel() {
             PixelType::F32 => {
                 let rows = place.0..place.0 + height;
-                let aligned = self.hints.non_temporal && results.is_aligned(rows, place.1 + start, LINE);
-                level.run(Bands::<f32>::new(self, height, results, place, aligned, uncertain));
+                let aligned = of.results.is_aligned(rows, place.1 + start, LINE);
+                let non_temporal = self.hints.non_temporal && aligned;
+                of_type::<f32>(level, Place { non_temporal, ..of });
             }
-            PixelType::U8 => level.run(Bands::<u8>::new(self, height, results, place, false, uncertain)),
-            PixelType::U16 => level.run(Bands::<u16>::new(self, height, results, place, false, uncertain)),
+            PixelType::U8 => of_type::<u8>(level, of),
+            PixelType::U16 => of_type::<u16>(level, of),
         }
     }
 }
 
 /// A panel and where it goes. Only [`Panel::compute`] makes one, and it has asserted what `band` needs.
-struct Bands<'a, 'r, U> {
+struct Place<'a, 'r> {
     panel: &'a Panel<'a>,
     height: usize,
     results: &'a mut Results<'r>,
     place: (usize, usize),
     non_temporal: bool,
     uncertain: &'a mut Uncertain,
-    /// The type of the results. Were it a value, the branch after each output row would make 3 x 3 a tenth slower.
-    type_of: PhantomData<U>,
 }
 
-impl<'a, 'r, U> Bands<'a, 'r, U> {
-    fn new(
-        panel: &'a Panel<'a>,
-        height: usize,
-        results: &'a mut Results<'r>,
-        place: (usize, usize),
-        non_temporal: bool,
-        uncertain: &'a mut Uncertain,
-    ) -> Self {
-        Self { panel, height, results, place, non_temporal, uncertain, type_of: PhantomData }
+/// Computes a panel whose results are `U`.
+fn of_type<U: Pixel>(level: Level, of: Place<'_, '_>) {
+    match of.panel.window.size() {
+        (3, 3) => level.run(Bands::<U, 3, 3>::new(of)),
+        (5, 5) => level.run(Bands::<U, 5, 5>::new(of)),
+        (1, 3) => level.run(Bands::<U, 1, 3>::new(of)),
+        (1, 5) => level.run(Bands::<U, 1, 5>::new(of)),
+        (1, _) => level.run(Bands::<U, 1, 0>::new(of)),
+        _ => level.run(Bands::<U, 0, 0>::new(of)),
     }
 }
 
-impl<U: Pixel> Work for Bands<'_, '_, U> {
+/// A panel for results `U` and a window of `WIDTH` x `HEIGHT`, where 0 is any number. Were the type a value, the branch
+/// after each output row would make 3 x 3 a tenth slower.
+struct Bands<'a, 'r, U, const WIDTH: usize, const HEIGHT: usize> {
+    of: Place<'a, 'r>,
+    results: PhantomData<U>,
+}
+
+impl<'a, 'r, U, const WIDTH: usize, const HEIGHT: usize> Bands<'a, 'r, U, WIDTH, HEIGHT> {
+    fn new(of: Place<'a, 'r>) -> Self {
+        Self { of, results: PhantomData }
+    }
+}
+
+impl<U: Pixel, const WIDTH: usize, const HEIGHT: usize> Work for Bands<'_, '_, U, WIDTH, HEIGHT> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
-        let Self { panel, height, results, place, non_temporal, uncertain, .. } = self;
+        let Place { panel, height, results, place, non_temporal, uncertain } = self.of;
         let mut uncertain = uncertain.notes();
         for top in (0..height).step_by(ROWS) {
             let (rows, count) = (&panel.rows[top..], ROWS.min(height - top));
@@ -120,7 +132,9 @@ impl<U: Pixel> Work for Bands<'_, '_, U> {
             // SAFETY: `count` is from 1 to ROWS. `compute` has asserted that the source rows are long enough, that
             // `results` has these rows and columns, aligned if they are to be, and that `uncertain` has room. `results`
             // is borrowed mutably, so no source row overlaps it. The fence comes after the loop.
-            unsafe { band::<S, U, V>(simd, panel, rows, count, &to, non_temporal, &mut uncertain) };
+            unsafe {
+                band::<S, U, V, WIDTH, HEIGHT>(simd, panel, rows, count, &to, non_temporal, &mut uncertain);
+            }
         }
         if non_temporal {
             simd.fence();
@@ -128,68 +142,47 @@ impl<U: Pixel> Work for Bands<'_, '_, U> {
     }
 }
 
-/// The kind of tile.
-#[derive(Clone, Copy)]
-enum Shape {
-    /// 3 x 3: three vectors with AVX2, otherwise as many as a wide tile.
-    Three,
-    /// 5 x 5.
-    Five,
-    /// One column of three rows.
-    ColumnOfThree,
-    /// One column of five rows.
-    ColumnOfFive,
-    /// One column.
-    Column,
-    /// Any window.
-    Wide,
-    /// One column: one vector.
-    NarrowColumn,
-    /// Any window: one vector.
-    Narrow,
+/// A tile other than those that most of a panel consists of. `band` makes it.
+struct Other<'a, 'u, U> {
+    tile: Tile<'a>,
+    count: usize,
+    uncertain: &'a mut Option<&'u mut Uncertain>,
+    results: PhantomData<U>,
 }
 
-impl Shape {
-    /// The tile for `count` rows. `vectors` counts the whole vectors left in the row. `wide` says that a wide tile
-    /// pays.
-    #[inline(always)]
-    fn of<S: Simd, const V: usize>(window: &Window, count: usize, vectors: usize, wide: bool) -> Self {
-        let full = S::HOLDS_TILE && count == ROWS;
-        match window.size() {
-            (3, 3) if full && vectors >= Self::Three.vectors::<V>() => Self::Three,
-            (5, 5) if full && wide => Self::Five,
-            (1, 3) if full && wide => Self::ColumnOfThree,
-            (1, 5) if full && wide => Self::ColumnOfFive,
-            (1, _) if wide => Self::Column,
-            (1, _) => Self::NarrowColumn,
-            _ if wide => Self::Wide,
-            _ => Self::Narrow,
-        }
-    }
+/// Computes a tile of [`Level::vectors`], or of one vector, for a window of one column or of any width.
+struct Compute<T, const WIDE: bool, const COLUMN: bool>(T);
 
-    /// The vectors of a tile, where a wide one has `V`.
+impl<U: Pixel, const WIDE: bool, const COLUMN: bool> Work for Compute<Other<'_, '_, U>, WIDE, COLUMN> {
+    type Output = ();
+
     #[inline(always)]
-    const fn vectors<const V: usize>(self) -> usize {
-        match self {
-            Self::Three if V < 3 => 3,
-            Self::NarrowColumn | Self::Narrow => 1,
-            _ => V,
+    fn run<S: Simd, const V: usize>(self, simd: S) {
+        let Other { tile: of, count, uncertain, .. } = self.0;
+        // SAFETY: `band` makes tiles that are as `tile` requires.
+        unsafe {
+            if const { WIDE } {
+                tile::<S, U, V, COLUMN>(simd, of, count, uncertain);
+            } else {
+                tile::<S, U, 1, COLUMN>(simd, of, count, uncertain);
+            }
         }
     }
 }
 
-/// Up to [`ROWS`] rows of a panel, from left to right in wide tiles. A rest of at most half a wide tile is computed in
-/// tiles of one vector. A partial tile writes to a buffer first.
+/// Up to [`ROWS`] rows of a panel, from left to right. Most tiles are wide: those of a small window for that window, the
+/// others for any. A rest of at most half a wide tile is computed in tiles of one vector. A partial tile writes to a
+/// buffer first.
 ///
 /// # Safety
 /// - `count` is from 1 to [`ROWS`]. `rows` begins with the source rows of these rows; all are as [`Panel::compute`]
-///   asserts.
+///   asserts. The window is `WIDTH` x `HEIGHT`, where 0 is any number.
 /// - The first `count` rows of `to` are valid for writes of the panel's columns, and no source row overlaps them.
 /// - `uncertain` has room for whole tiles.
 /// - With `non_temporal`, the results are `f32`, column `columns.start` of each row is aligned to [`LINE`], and the
 ///   caller ends the stores with a [fence](Simd::fence).
 #[inline(always)]
-unsafe fn band<S: Simd, U: Pixel, const V: usize>(
+unsafe fn band<S: Simd, U: Pixel, const V: usize, const WIDTH: usize, const HEIGHT: usize>(
     simd: S,
     panel: &Panel<'_>,
     rows: &[&[f32]],
@@ -203,11 +196,24 @@ unsafe fn band<S: Simd, U: Pixel, const V: usize>(
     let next_band = ROWS + window.height() - 1;
     // No tile goes beyond this column. Source rows have `window.beyond()` values after it. `uncertain` ends here.
     let padded = start + (end - start).next_multiple_of(V * S::LANES);
+    let is_small = const { HEIGHT != 0 && S::HOLDS_TILE };
+    // 3 x 3 has three vectors with AVX2.
+    let is_three = const { WIDTH == 3 && V < 3 };
     let mut x = start;
     while x < end {
         let left = end - x;
-        let shape = Shape::of::<S, V>(window, count, left / S::LANES, left > V * S::LANES / 2);
-        let columns = S::LANES * shape.vectors::<V>();
+        let is_wide = left > V * S::LANES / 2;
+        let is_main = match (is_small, is_three) {
+            (false, _) => is_wide,
+            (true, false) => count == ROWS && is_wide,
+            (true, true) => count == ROWS && left >= 3 * S::LANES,
+        };
+        let columns = S::LANES
+            * match (is_main, is_wide) {
+                (true, _) if is_three => 3,
+                (true, _) | (false, true) => V,
+                (false, false) => 1,
+            };
         debug_assert!(x + columns <= padded, "a tile from {x} on in {start}..{end}");
         if hints.prefetch {
             // The rows that the next band reads and this one does not.
@@ -230,20 +236,28 @@ unsafe fn band<S: Simd, U: Pixel, const V: usize>(
         };
         let non_temporal = non_temporal && columns > S::LANES && is_whole;
         let of = Tile { window, rows, x, to: &of_tile, non_temporal };
-        // SAFETY: source rows go on up to `padded`; results do if the tile is whole, and else the buffer does. Tiles
-        // are whole vectors wide, so in an aligned row all vectors are aligned. `Shape::of` gives the tile of a small
-        // window for that window and ROWS rows only.
-        unsafe {
-            match shape {
-                Shape::Three if V < 3 => small::<S, U, 3, 3, 3>(simd, of, uncertain),
-                Shape::Three => small::<S, U, V, 3, 3>(simd, of, uncertain),
-                Shape::Five => small::<S, U, V, 5, 5>(simd, of, uncertain),
-                Shape::ColumnOfThree => small::<S, U, V, 1, 3>(simd, of, uncertain),
-                Shape::ColumnOfFive => small::<S, U, V, 1, 5>(simd, of, uncertain),
-                Shape::Column => tile::<S, U, V, true>(simd, of, count, uncertain),
-                Shape::Wide => tile::<S, U, V, false>(simd, of, count, uncertain),
-                Shape::NarrowColumn => tile::<S, U, 1, true>(simd, of, count, uncertain),
-                Shape::Narrow => tile::<S, U, 1, false>(simd, of, count, uncertain),
+        if is_main {
+            // SAFETY: source rows go on up to `padded`; results do if the tile is whole, and else the buffer does. Tiles
+            // are whole vectors wide, so in an aligned row all vectors are aligned. The tile of a small window has all
+            // ROWS rows.
+            unsafe {
+                if const { !(HEIGHT != 0 && S::HOLDS_TILE) && WIDTH == 1 } {
+                    tile::<S, U, V, true>(simd, of, count, uncertain);
+                } else if const { !(HEIGHT != 0 && S::HOLDS_TILE) } {
+                    tile::<S, U, V, false>(simd, of, count, uncertain);
+                } else if const { WIDTH == 3 && V < 3 } {
+                    small::<S, U, 3, WIDTH, HEIGHT>(simd, of, uncertain);
+                } else {
+                    small::<S, U, V, WIDTH, HEIGHT>(simd, of, uncertain);
+                }
+            }
+        } else {
+            let other = Other { tile: of, count, uncertain, results: PhantomData::<U> };
+            match (is_wide, WIDTH) {
+                (true, 1) => simd.outlined(Compute::<_, true, true>(other)),
+                (true, _) => simd.outlined(Compute::<_, true, false>(other)),
+                (false, 1) => simd.outlined(Compute::<_, false, true>(other)),
+                (false, _) => simd.outlined(Compute::<_, false, false>(other)),
             }
         }
         if !is_whole {

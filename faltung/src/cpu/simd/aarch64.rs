@@ -7,6 +7,7 @@ use super::{Level, Simd, Work};
 /// # Safety
 /// The CPU has NEON.
 #[target_feature(enable = "neon")]
+#[inline(never)]
 pub(super) unsafe fn neon<W: Work>(work: W) -> W::Output {
     work.run::<_, { Level::Neon.vectors() }>(Neon(()))
 }
@@ -39,6 +40,11 @@ impl Simd for Neon {
     unsafe fn store(self, to: *mut f32, vector: float32x4_t) {
         // SAFETY: as in `splat`; `to` has room for four values, as this function requires.
         unsafe { vst1q_f32(to, vector) }
+    }
+    #[inline(always)]
+    fn outlined<W: Work>(self, work: W) -> W::Output {
+        // SAFETY: as in `splat`.
+        unsafe { neon(work) }
     }
     #[inline(always)]
     fn add(self, a: float32x4_t, b: float32x4_t) -> float32x4_t {

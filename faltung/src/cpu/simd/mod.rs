@@ -203,6 +203,10 @@ pub(crate) trait Simd: Copy {
     fn prefetch(self, at: *const f32) {
         let _ = at;
     }
+
+    /// Does `work` in a function of its own, with the same instructions. The compiler's time grows faster than the size
+    /// of a function.
+    fn outlined<W: Work>(self, work: W) -> W::Output;
 }
 
 /// Something to do with vectors, whichever the CPU has. Dispatch is once for each piece of work: all of it is inlined
@@ -320,7 +324,7 @@ impl Level {
             #[cfg(target_arch = "aarch64")]
             // SAFETY: the CPU has the instructions.
             Self::Neon => unsafe { aarch64::neon(work) },
-            _ => work.run::<Portable, { Self::Portable.vectors() }>(Portable),
+            _ => Portable.outlined(work),
         }
     }
 

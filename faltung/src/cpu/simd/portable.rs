@@ -1,6 +1,6 @@
 //! Arrays of 4 values, for every CPU. The compiler makes vector instructions of them, where there are any.
 
-use super::Simd;
+use super::{Level, Simd, Work};
 
 /// [`Level::Portable`](super::Level::Portable).
 #[derive(Clone, Copy)]
@@ -13,6 +13,10 @@ impl Simd for Portable {
     // would save nothing and make more code.
     const HOLDS_TILE: bool = false;
 
+    #[inline(never)]
+    fn outlined<W: Work>(self, work: W) -> W::Output {
+        work.run::<Self, { Level::Portable.vectors() }>(self)
+    }
     #[inline(always)]
     fn splat(self, value: f32) -> [f32; 4] {
         [value; 4]

@@ -8,6 +8,7 @@ use super::{Level, Simd, Work};
 /// # Safety
 /// The CPU has AVX-512 F, BW, DQ and VL, AVX2 and FMA.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+#[inline(never)]
 pub(super) unsafe fn avx512<W: Work>(work: W) -> W::Output {
     work.run::<_, { Level::Avx512.vectors() }>(Avx512(()))
 }
@@ -15,13 +16,14 @@ pub(super) unsafe fn avx512<W: Work>(work: W) -> W::Output {
 /// # Safety
 /// The CPU has AVX2 and FMA.
 #[target_feature(enable = "avx2,fma")]
+#[inline(never)]
 pub(super) unsafe fn avx2<W: Work>(work: W) -> W::Output {
     work.run::<_, { Level::Avx2.vectors() }>(Avx2(()))
 }
 
 /// One instance. The operations of the first lines differ in the names of the instructions only.
 macro_rules! instance {
-    ($name:ident, $vector:ty, $splat:ident, $fma:ident, $load:ident, $store:ident, $stream:ident,
+    ($name:ident, $run:ident, $vector:ty, $splat:ident, $fma:ident, $load:ident, $store:ident, $stream:ident,
      $add:ident, $sub:ident, $doubles:ty, $splat_f64:ident, $add_f64:ident, $sub_f64:ident, $mul_f64:ident,
      $load_f64:ident, $store_f64:ident, $shorts:ty, $splat_u16:ident, $add_u16:ident, $mul_u16:ident, $load_u16:ident,
      $store_u16:ident, $sub_u16:ident, $mulhi_u16:ident, $shift_u16:ident, $keep:ident, { $($own:tt)* }) => {
@@ -67,6 +69,11 @@ macro_rules! instance {
             fn prefetch(self, at: *const f32) {
                 // SAFETY: SSE, which every x86-64 has; a hint, which accesses nothing.
                 unsafe { _mm_prefetch::<_MM_HINT_T1>(at.cast()) }
+            }
+            #[inline(always)]
+            fn outlined<W: Work>(self, work: W) -> W::Output {
+                // SAFETY: `self` proves that the CPU has the instructions.
+                unsafe { $run(work) }
             }
             #[inline(always)]
             fn keep(self, vector: $vector) -> $vector {
@@ -163,7 +170,7 @@ macro_rules! instance {
         }
     };
 }
-instance! { Avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_stream_ps,
+instance! { Avx512, avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_stream_ps,
     _mm512_add_ps, _mm512_sub_ps, __m512d, _mm512_set1_pd, _mm512_add_pd, _mm512_sub_pd, _mm512_mul_pd,
     _mm512_loadu_pd, _mm512_storeu_pd, __m512i, _mm512_set1_epi16, _mm512_add_epi16, _mm512_mullo_epi16,
     _mm512_loadu_si512, _mm512_storeu_si512, _mm512_sub_epi16, _mm512_mulhi_epu16, _mm512_srl_epi16, keep_512, {
@@ -257,7 +264,7 @@ instance! { Avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _m
         unsafe { _mm512_cmp_ps_mask::<_CMP_LT_OQ>(vector, _mm512_set1_ps(limit)) }
     }
 }}
-instance! { Avx2, __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_stream_ps,
+instance! { Avx2, avx2, __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_stream_ps,
     _mm256_add_ps, _mm256_sub_ps, __m256d, _mm256_set1_pd, _mm256_add_pd, _mm256_sub_pd, _mm256_mul_pd,
     _mm256_loadu_pd, _mm256_storeu_pd, __m256i, _mm256_set1_epi16, _mm256_add_epi16, _mm256_mullo_epi16,
     _mm256_loadu_si256, _mm256_storeu_si256, _mm256_sub_epi16, _mm256_mulhi_epu16, _mm256_srl_epi16, keep_256, {
