@@ -1,5 +1,5 @@
-//! Arrays of the crate `ndarray`: images of two axes (rows, columns), or three (rows, columns, channels), and arrays for
-//! [`nd`](crate::nd).
+//! Arrays of the crate `ndarray`: images of two axes (rows, columns), or three (rows, columns, channels), and arrays of
+//! any number of axes for [`nd`](crate::nd).
 
 use std::ptr::NonNull;
 
