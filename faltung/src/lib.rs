@@ -39,6 +39,11 @@
 //! each other's images and streams. A CUDA device refuses those of another device: [`Error::OtherDevice`].
 //! [`DeviceImage::from_raw`] takes device memory of other libraries.
 //!
+//! # Large images, and arrays
+//!
+//! [`chunked`] filters images that are never whole in memory. [`nd`] has the linear filters of `scipy.ndimage` for
+//! arrays of any number of axes and all real types, `f64` among them.
+//!
 //! # Release mode
 //!
 //! Build with `--release`. A debug build computes on the CPU about 100 times slower. To optimise debug builds, add this

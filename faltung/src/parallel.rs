@@ -27,7 +27,7 @@ thread_local! {
 type Named<T> = RefCell<Option<Arc<T>>>;
 
 /// Runs `job` while `value` is named.
-fn with_named<T: 'static, R>(name: &'static LocalKey<Named<T>>, value: &Arc<T>, job: impl FnOnce() -> R) -> R {
+fn with_named<T: 'static, R>(name: &'static LocalKey<Named<T>>, value: Option<Arc<T>>, job: impl FnOnce() -> R) -> R {
     /// Names the previous value again when the job returns or panics.
     struct Restore<T: 'static>(&'static LocalKey<Named<T>>, Option<Arc<T>>);
     impl<T> Drop for Restore<T> {
@@ -35,7 +35,7 @@ fn with_named<T: 'static, R>(name: &'static LocalKey<Named<T>>, value: &Arc<T>, 
             self.0.set(self.1.take());
         }
     }
-    let _restore = Restore(name, name.replace(Some(Arc::clone(value))));
+    let _restore = Restore(name, name.replace(value));
     job()
 }
 
@@ -56,7 +56,7 @@ fn with_named<T: 'static, R>(name: &'static LocalKey<Named<T>>, value: &Arc<T>, 
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn with_pool<T>(pool: &Arc<ThreadPool>, job: impl FnOnce() -> T) -> T {
-    with_named(&POOL, pool, job)
+    with_named(&POOL, Some(Arc::clone(pool)), job)
 }
 
 /// Runs `job` on the calling thread. Once `cancelled` is true, its work on the CPU ends early with
@@ -64,7 +64,8 @@ pub fn with_pool<T>(pool: &Arc<ThreadPool>, job: impl FnOnce() -> T) -> T {
 ///
 /// This is the work of calls on [`Device::cpu`](crate::Device::cpu), and of the filters in [`nd`](crate::nd). A filter
 /// in `nd` of less than 2^19 multiply-adds may ignore the flag. Work that other threads start for the job, and work of
-/// the emulator or a GPU, is not ended.
+/// the emulator or a GPU, is not ended. [`ChunkedFilter::run`](crate::chunked::ChunkedFilter::run) begins no other
+/// chunk, whatever its devices are.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -79,7 +80,28 @@ pub fn with_pool<T>(pool: &Arc<ThreadPool>, job: impl FnOnce() -> T) -> T {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn cancellable<T>(cancelled: &Arc<AtomicBool>, job: impl FnOnce() -> T) -> T {
-    with_named(&CANCELLED, cancelled, job)
+    with_named(&CANCELLED, Some(Arc::clone(cancelled)), job)
+}
+
+/// What a thread has named, for the threads that work for it.
+pub(crate) struct Names {
+    pool: Option<Arc<ThreadPool>>,
+    cancelled: Option<Arc<AtomicBool>>,
+}
+
+impl Names {
+    pub(crate) fn of_this_thread() -> Self {
+        Self { pool: named_pool(), cancelled: CANCELLED.with_borrow(Option::clone) }
+    }
+
+    /// Runs `job` while all of this is named.
+    pub(crate) fn during<R>(&self, job: impl FnOnce() -> R) -> R {
+        with_named(&POOL, self.pool.clone(), || with_named(&CANCELLED, self.cancelled.clone(), job))
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.as_ref().is_some_and(|cancelled| cancelled.load(Ordering::Relaxed))
+    }
 }
 
 /// The pool that [`with_pool`] has named in this thread.

@@ -195,7 +195,7 @@ impl Event {
     ///
     /// # Errors
     /// As for [`synchronize`](Self::synchronize).
-    pub fn has_come(&self) -> Result<bool> {
+    pub fn is_complete(&self) -> Result<bool> {
         match &self.kind {
             EventKind::Host(_) => Ok(true),
             #[cfg(feature = "cuda")]

@@ -246,7 +246,7 @@ fn images(device: &Device, watch: Watch) -> Checked {
     watch.call::<Image<f32>>("Pipeline::apply", || pipeline.apply(&source))?;
     let end = watch.call("record", || stream.record())?;
     watch.call("wait_for", || second.wait_for(&end))?;
-    watch.call("has_come", || end.has_come())?;
+    watch.call("is_complete", || end.is_complete())?;
     watch.call("Stream::synchronize", || stream.synchronize())?;
     watch.call("Event::synchronize", || end.synchronize())?;
     watch.call("since", || end.since(&start))?;

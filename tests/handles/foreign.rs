@@ -125,7 +125,7 @@ struct Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         let behind = self.log.behind.lock().unwrap_or_else(PoisonError::into_inner);
-        let early = behind.iter().filter(|event| !event.has_come().is_ok_and(|has_come| has_come)).count();
+        let early = behind.iter().filter(|event| !event.is_complete().is_ok_and(|is_complete| is_complete)).count();
         self.log.early.fetch_add(early, Ordering::SeqCst);
         self.log.drops.fetch_add(1, Ordering::SeqCst);
         assert!(!self.memory.pointer.is_null());

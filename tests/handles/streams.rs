@@ -84,7 +84,7 @@ fn events(device: &Device) -> Checked {
         second.synchronize().map_err(words)?;
         for (name, event) in [("the first stream's start", &start), ("its end", &end), ("the second stream's", &behind)]
         {
-            ensure(event.has_come().map_err(words)?, || format!("round {round}: {name} event has not come"))?;
+            ensure(event.is_complete().map_err(words)?, || format!("round {round}: {name} event has not come"))?;
         }
         end.since(&start).map_err(words)?;
         let none = start.since(&end).map_err(words)?;

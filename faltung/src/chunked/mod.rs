@@ -59,8 +59,11 @@ mod tests;
 
 use std::collections::HashSet;
 use std::error::Error as StdError;
+use std::fmt;
+use std::panic::resume_unwind;
 use std::time::Instant;
 
+use crate::parallel::Names;
 use crate::{Device, Error, Filter, Image, Pixel, PixelFormat, Problem, Result, View, memory};
 
 pub use grid::{ChunkGrid, Window};
@@ -115,14 +118,26 @@ pub enum Stage {
     Write,
 }
 
-/// A chunk that failed.
-#[derive(Debug)]
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Read => "read",
+            Self::Compute => "computed",
+            Self::Write => "written",
+        })
+    }
+}
+
+/// A chunk that failed. Its [`source`](StdError::source) says why.
+#[derive(Debug, thiserror::Error)]
+#[error("chunk {chunk} could not be {stage}")]
 pub struct Failure {
     /// The chunk's number.
     pub chunk: usize,
     /// What failed.
     pub stage: Stage,
     /// Why.
+    #[source]
     pub error: BoxError,
 }
 
@@ -133,7 +148,8 @@ pub struct Report {
     pub done: usize,
     /// The chunks that failed, in the order of their numbers.
     pub failed: Vec<Failure>,
-    /// The chunks that were not begun, because no device was left or the sink had failed.
+    /// The chunks that were not begun, because no device was left, the sink had failed, or the run was
+    /// [cancelled](crate::cancellable).
     pub not_begun: Vec<usize>,
     /// The devices that failed. Others did their work, as long as there were others.
     pub lost_devices: Vec<LostDevice>,
@@ -211,12 +227,18 @@ impl ChunkedFilter {
     /// its memory holds many. A number that is given several times counts once.
     ///
     /// A device that fails is not used again, and others do its work. A chunk that can't be read fails alone. After a
-    /// chunk that can't be written no other chunk begins.
+    /// chunk that can't be written no other chunk begins. If the run is [cancelled](crate::cancellable), no other chunk
+    /// begins either. Those under way then fail with [`Error::Cancelled`], or are written.
+    ///
+    /// Work on the CPU runs in the pool of [`with_pool`](crate::with_pool), or else in rayon's global pool.
     ///
     /// # Errors
     /// [`Error::Number`] if there is no device, or no chunk with one of the numbers. [`Error::HostMemory`] if one chunk
     /// takes more than the memory that was set. Those of [`Problem::new`] and [`Problem::with_format`]. Nothing is read
     /// then.
+    ///
+    /// # Panics
+    /// If the source or the sink panics, with its panic. No other chunk begins.
     pub fn run<T: Pixel, U: Pixel>(
         &self,
         devices: &[Device],
@@ -247,13 +269,16 @@ impl ChunkedFilter {
             self.grid.chunk_pixels() * (self.channels * (format.input.bytes() + format.output.bytes())) as u64;
         let pool = Pool::new(devices, |device| users_at_once(device, chunk_bytes));
         let queue = Queue::new(&chunks, budget);
-        let run = Run { filter: &self.filter, problem: &problem, source, sink, pool: &pool, progress };
+        let names = Names::of_this_thread();
+        let run = Run { filter: &self.filter, problem: &problem, source, sink, pool: &pool, names: &names, progress };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let fitting = usize::try_from(budget / needed.max(1)).unwrap_or(usize::MAX);
         let workers = self.workers.unwrap_or(cores + 2 * devices.len()).min(fitting).min(chunks.len());
         std::thread::scope(|scope| {
-            for _ in 0..workers {
-                scope.spawn(|| run.work(&queue, self.grid));
+            let work = || names.during(|| run.work(&queue, self.grid));
+            let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+            for thread in threads {
+                thread.join().unwrap_or_else(|panic| resume_unwind(panic));
             }
         });
         let (done, mut failed, not_begun) = queue.into_results();
@@ -282,14 +307,18 @@ struct Run<'a, T, U> {
     source: &'a dyn WindowSource<T>,
     sink: &'a dyn ChunkSink<U>,
     pool: &'a Pool<'a>,
+    /// Those of the thread that called.
+    names: &'a Names,
     progress: &'a Progress,
 }
 
 impl<T: Pixel, U: Pixel> Run<'_, T, U> {
-    /// Filters chunks until none is left.
+    /// Filters chunks until none is left, or the run is cancelled.
     fn work(&self, queue: &Queue<'_>, grid: ChunkGrid) {
         let bytes = |chunk| Part::new(self.problem, grid.window(chunk)).bytes(self.source, self.sink);
-        while let Some(begun) = queue.begin(bytes) {
+        while !self.names.is_cancelled()
+            && let Some(begun) = queue.begin(bytes)
+        {
             let Begun { chunk, .. } = begun;
             let result = begun.under_its_memory(|| self.filter_chunk(chunk, grid.window(chunk)));
             if let Err((stage, _)) = &result

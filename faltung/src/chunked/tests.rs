@@ -275,3 +275,51 @@ fn memory_is_bounded() {
     assert!(matches!(short, Err(Error::HostMemory { .. })), "{short:?}");
     assert_eq!(both.1.into_inner(), 0);
 }
+
+/// A source of zeros that calls a function before each of its reads.
+struct Watched<F: Fn(Window) + Sync>(F);
+
+impl<F: Fn(Window) + Sync> WindowSource<f32> for Watched<F> {
+    fn read(&self, window: Window) -> Result<Image<f32>, BoxError> {
+        (self.0)(window);
+        Ok(Image::zeros(window.width, window.height, 1)?)
+    }
+}
+
+/// Nine chunks in a row, one after the other.
+fn nine_chunks(source: &dyn WindowSource<f32>) -> Report {
+    let grid = ChunkGrid::new(90, 8, 10, 8).unwrap();
+    let (sink, filter) = (Collected::<f32>::new(grid, 1), ChunkedFilter::new(Filter::sobel(crate::Axis::Y), grid, 1));
+    filter.workers(1).run(&[Device::cpu()], 0..grid.count(), source, &sink, &Progress::default()).unwrap()
+}
+
+/// The threads of a run have the flag and the pool of the thread that calls.
+#[test]
+fn the_callers_names_hold() {
+    let cancelled = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let source = Watched(|window: Window| cancelled.store(window.x >= 20, SeqCst));
+    let report = crate::cancellable(&cancelled, || nine_chunks(&source));
+    assert_eq!(report.done + report.failed.len(), 4, "{report:?}");
+    assert_eq!(report.not_begun, [4, 5, 6, 7, 8]);
+    assert!(report.failed.iter().all(|failure| failure.error.downcast_ref() == Some(&Error::Cancelled)), "{report:?}");
+
+    let report = crate::cancellable(&cancelled, || nine_chunks(&Watched(|_| panic!("nothing is read"))));
+    assert_eq!((report.done, report.not_begun.len()), (0, 9));
+
+    let pool = std::sync::Arc::new(rayon::ThreadPoolBuilder::new().num_threads(7).build().unwrap());
+    let source = Watched(|_| assert_eq!(crate::parallel::threads(), 7));
+    assert!(crate::with_pool(&pool, || nine_chunks(&source)).is_complete());
+}
+
+#[test]
+fn a_panic_of_the_source_is_passed_on() {
+    let panic = std::panic::catch_unwind(|| nine_chunks(&Watched(|_| panic!("of the source")))).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"of the source"));
+}
+
+#[test]
+fn a_failure_is_an_error_with_a_source() {
+    let failure = Failure { chunk: 5, stage: Stage::Read, error: Error::NoTime.into() };
+    assert_eq!(failure.to_string(), "chunk 5 could not be read");
+    assert_eq!(StdError::source(&failure).unwrap().to_string(), Error::NoTime.to_string());
+}

@@ -1,11 +1,14 @@
-//! Arrays of the crate `ndarray`: of two axes (rows, columns), or three (rows, columns, channels).
+//! Arrays of the crate `ndarray`: images of two axes (rows, columns), or three (rows, columns, channels), and arrays of
+//! any number of axes for [`nd`](crate::nd).
 
 use std::ptr::NonNull;
 
 use ::ndarray::{
-    Array, Array2, Array3, ArrayView2, ArrayView3, ArrayViewMut2, ArrayViewMut3, Axis, Dimension, ShapeBuilder,
+    Array, Array2, Array3, ArrayView, ArrayView2, ArrayView3, ArrayViewMut, ArrayViewMut2, ArrayViewMut3, Axis,
+    Dimension, ShapeBuilder,
 };
 
+use crate::nd::{ElementType, Input, Layout, Output};
 use crate::{Error, Image, Pixel, Result, View, ViewMut, memory};
 
 #[cfg(test)]
@@ -324,5 +327,55 @@ impl<T: Pixel> TryFrom<Array3<T>> for Image<T> {
     fn try_from(array: Array3<T>) -> Result<Self> {
         let (height, width, channels) = array.dim();
         image(array, (width, height, channels))
+    }
+}
+
+/// The layout of an array of any number of axes.
+fn layout<T: ElementType>(shape: &[usize], strides: &[isize]) -> Layout {
+    // The stride of an axis that is never walked can be any number.
+    let bytes = |(&length, &stride): (&usize, &isize)| if length <= 1 { 0 } else { stride * size_of::<T>() as isize };
+    let strides = shape.iter().zip(strides).map(bytes).collect();
+    Layout { element: T::ELEMENT, shape: shape.to_vec(), strides }
+}
+
+/// Lends an array of any number of axes and any strides to be filtered, without a copy.
+///
+/// ```
+/// use faltung::BorderMode;
+/// use faltung::nd::{Input, Lines, Output, Sums, correlate1d};
+/// use ndarray::Array3;
+///
+/// let volume = Array3::from_shape_fn((5, 6, 7), |(z, y, x)| (z * z + y + x) as f64);
+/// let mut slopes = Array3::<f64>::zeros((5, 6, 7));
+/// let along_z = Lines { axis: 0, origin: 0, border: BorderMode::Clamp, value: 0.0 };
+/// let (input, output) = (Input::try_from(volume.view())?, Output::try_from(slopes.view_mut())?);
+/// correlate1d(input, output, &[-0.5, 0.0, 0.5], &along_z, Sums::F64)?;
+/// assert_eq!(slopes[[3, 1, 2]], 6.0);
+/// # Ok::<(), faltung::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::TooLarge`] if the array has too many elements, which only one that repeats them can have.
+impl<'a, T: ElementType, D: Dimension> TryFrom<ArrayView<'a, T, D>> for Input<'a> {
+    type Error = Error;
+
+    fn try_from(array: ArrayView<'a, T, D>) -> Result<Self> {
+        // SAFETY: the array lends an element at each index for `'a`.
+        unsafe { Self::from_raw(array.as_ptr().cast(), layout::<T>(array.shape(), array.strides())) }
+    }
+}
+
+/// Lends an array of any number of axes and any strides to take results, without a copy.
+///
+/// # Errors
+/// As for [`Input`].
+impl<'a, T: ElementType, D: Dimension> TryFrom<ArrayViewMut<'a, T, D>> for Output<'a> {
+    type Error = Error;
+
+    fn try_from(mut array: ArrayViewMut<'a, T, D>) -> Result<Self> {
+        let layout = layout::<T>(array.shape(), array.strides());
+        // SAFETY: the array lends an element at each index to be written for `'a`, is used up here, and no two of them
+        // overlap. Each bit pattern is a value of the type.
+        unsafe { Self::from_raw(array.as_mut_ptr().cast(), layout) }
     }
 }

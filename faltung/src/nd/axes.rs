@@ -51,15 +51,10 @@ pub struct AxisFilter<'a> {
 ///
 /// ```
 /// use faltung::BorderMode;
-/// use faltung::nd::{Along, AxisFilter, Element, Input, Layout, Lines, Output, Sums, filter_axes};
+/// use faltung::nd::{Along, AxisFilter, Input, Lines, Output, Sums, filter_axes};
 ///
-/// let (mut values, mut result) = ([0_u8, 9, 0, 0, 9, 0], [0_u8; 6]);
-/// let layout = || Layout::dense(Element::U8, &[2, 3]);
-/// // SAFETY: both arrays have 2 x 3 elements of their type.
-/// let input = unsafe { Input::from_raw(values.as_mut_ptr(), layout())? };
-/// // SAFETY: as above, and nothing else uses the result.
-/// let output = unsafe { Output::from_raw(result.as_mut_ptr(), layout())? };
-///
+/// let (values, mut result) = ([0_u8, 9, 0, 0, 9, 0], [0_u8; 6]);
+/// let (input, output) = (Input::new(&values, &[2, 3])?, Output::new(&mut result, &[2, 3])?);
 /// let lines = |axis| Lines { axis, origin: 0, border: BorderMode::Clamp, value: 0.0 };
 /// let filter = |axis| AxisFilter { along: Along::Mean(3), lines: lines(axis) };
 /// filter_axes(input, output, &[filter(0), filter(1)], Sums::F64)?;

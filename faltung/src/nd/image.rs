@@ -54,15 +54,11 @@ pub struct ImageFilter<'a> {
 /// If input and output are the same array.
 ///
 /// ```
-/// use faltung::nd::{Element, ImageFilter, ImageMask, Input, Layout, Output, correlate_image};
+/// use faltung::nd::{ImageFilter, ImageMask, Input, Output, correlate_image};
 /// use faltung::{Accuracy, Border};
 ///
 /// let (values, mut result) = ([-7_i16, 2, 9, 32_767], [0_i16; 4]);
-/// let layout = || Layout::dense(Element::I16, &[1, 4]);
-/// // SAFETY: both arrays have 1 x 4 elements of their type.
-/// let input = unsafe { Input::from_raw(values.as_ptr().cast(), layout())? };
-/// // SAFETY: as above, and nothing else uses the result.
-/// let output = unsafe { Output::from_raw(result.as_mut_ptr().cast(), layout())? };
+/// let (input, output) = (Input::new(&values, &[1, 4])?, Output::new(&mut result, &[1, 4])?);
 /// let filter = ImageFilter {
 ///     mask: ImageMask::Separable(&[1.0], &[0.5, 0.5]),
 ///     size: [1, 2],
@@ -78,11 +74,11 @@ pub struct ImageFilter<'a> {
 pub fn correlate_image(input: Input<'_>, output: Output<'_>, filter: &ImageFilter<'_>) -> Result<()> {
     filter.check(input.layout.shape.len())?;
     output.layout.check_shape(&input.layout)?;
-    assert!(!std::ptr::eq(input.first, output.first), "input and output are the same array");
-    let &ImageFilter { mask, size, border, offset, accuracy, .. } = filter;
     if input.layout.elements() == 0 {
         return Ok(());
     }
+    assert!(!std::ptr::eq(input.first, output.first), "input and output are the same array");
+    let &ImageFilter { mask, size, border, offset, accuracy, .. } = filter;
     let origins = [0, 1].map(|axis| filter.anchor[axis] as isize - (size[axis] / 2) as isize);
     let (border, value) = (border.mode(), f64::from(border.value()));
     match mask {

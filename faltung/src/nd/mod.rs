@@ -11,20 +11,19 @@
 //!
 //! ```
 //! use faltung::BorderMode;
-//! use faltung::nd::{Element, Input, Layout, Lines, Output, Sums, correlate1d};
+//! use faltung::nd::{Input, Lines, Output, Sums, correlate1d};
 //!
-//! let (mut values, mut result) = ([3_u8, 1, 4, 1, 5, 9], [0.0_f64; 6]);
-//! let layout = |element| Layout::dense(element, &[2, 3]);
-//! // SAFETY: both arrays have 2 x 3 elements of their type.
-//! let input = unsafe { Input::from_raw(values.as_mut_ptr().cast(), layout(Element::U8))? };
-//! // SAFETY: as above, and nothing else uses the result.
-//! let output = unsafe { Output::from_raw(result.as_mut_ptr().cast(), layout(Element::F64))? };
+//! let (values, mut result) = ([3_u8, 1, 4, 1, 5, 9], [0.0_f64; 6]);
+//! let (input, output) = (Input::new(&values, &[2, 3])?, Output::new(&mut result, &[2, 3])?);
 //!
 //! let along_rows = Lines { axis: 1, origin: 0, border: BorderMode::Reflect, value: 0.0 };
 //! correlate1d(input, output, &[-1.0, 0.0, 1.0], &along_rows, Sums::F64)?;
 //! assert_eq!(result, [-2.0, 1.0, 3.0, 4.0, 8.0, 4.0]);
 //! # Ok::<(), faltung::Error>(())
 //! ```
+//!
+//! With the feature `ndarray`, arrays of that crate convert into [`Input`] and [`Output`], whatever their strides.
+//! [`Input::from_raw`] and [`Output::from_raw`] take any memory.
 
 mod array;
 mod axes;
@@ -41,6 +40,7 @@ mod float_means;
 mod image;
 mod image_lines;
 mod kernel;
+mod lent;
 mod line_filter;
 mod lines;
 mod narrow;
@@ -62,6 +62,7 @@ pub use dense::{Correlation, correlate};
 pub(crate) use device::ArrayLaunch;
 pub use device::DeviceArray;
 pub use image::{ImageFilter, ImageMask, correlate_image};
+pub use lent::ElementType;
 pub use lines::{Lines, correlate1d, uniform1d};
 pub use window_means::window_means;
 

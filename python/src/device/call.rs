@@ -139,7 +139,7 @@ fn lock() -> std::sync::MutexGuard<'static, Vec<(Event, Py<DeviceArray>)>> {
 fn release(py: Python<'_>, waits: bool) {
     let all = std::mem::take(&mut *lock());
     // An event that can't be asked for is of a lost device, which uses nothing.
-    let is_done = |event: &Event| if waits { event.synchronize().map(|()| true) } else { event.has_come() };
+    let is_done = |event: &Event| if waits { event.synchronize().map(|()| true) } else { event.is_complete() };
     let is_done = |event: &Event| is_done(event).unwrap_or(true);
     let is_done: Vec<bool> = py.detach(|| all.iter().map(|(event, _)| is_done(event)).collect());
     let (mut done, mut rest) = (Vec::new(), Vec::new());

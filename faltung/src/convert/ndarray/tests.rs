@@ -203,3 +203,39 @@ fn one_row_has_no_pitch() {
     let row = array.slice(s![3..4;-1, ..]);
     assert_eq!(View::try_from(row).unwrap().row(0), [300, 301, 302, 303, 304]);
 }
+
+/// The layouts are those of the arrays, whatever their strides.
+#[test]
+fn arrays_are_lent_to_filters() {
+    use crate::BorderMode;
+    use crate::nd::{Lines, Sums, correlate1d};
+    let array = ::ndarray::Array::from_shape_fn((4, 5, 6), |(z, y, x)| (100 * z + 10 * y + x) as f32);
+    let whole = array.view();
+    let parts = [
+        whole,
+        whole.permuted_axes([2, 0, 1]),
+        whole.slice_move(s![..;-1, 1..;2, ..]),
+        whole.slice_move(s![1..2, .., ..;-2]),
+        whole.slice_move(s![2..2, .., ..]),
+    ];
+    for part in parts {
+        for axis in 0..3 {
+            // As wide as the array, in reverse order.
+            let mut results = Array3::<f64>::zeros([part.dim().0, part.dim().1, 2 * part.dim().2]);
+            let mut shifted = results.slice_mut(s![.., .., ..;-2]);
+            let lines = Lines { axis, origin: 0, border: BorderMode::Constant, value: -1.0 };
+            let (input, output) = (Input::try_from(part).unwrap(), Output::try_from(shifted.view_mut()).unwrap());
+            correlate1d(input, output, &[2.0, 0.0, 0.0], &lines, Sums::F64).unwrap();
+            for (at, &result) in shifted.indexed_iter() {
+                let mut before: [usize; 3] = at.into();
+                before[axis] = before[axis].wrapping_sub(1);
+                let expected = part.get(before).map_or(-1.0, |&value| f64::from(value)) * 2.0;
+                assert_eq!(result, expected, "{at:?}, axis {axis}, strides {:?}", part.strides());
+            }
+            assert!(results.slice(s![.., .., ..;2]).iter().all(|&gap| gap == 0.0));
+        }
+    }
+    let repeated = ::ndarray::ArrayView1::from(&[7_u8]);
+    let repeated = repeated.broadcast([1 << 62]).unwrap();
+    assert!(matches!(Input::try_from(repeated), Err(Error::TooLarge { .. })));
+}
