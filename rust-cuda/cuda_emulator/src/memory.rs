@@ -206,7 +206,8 @@ impl Allocation {
         plain ^ atomic.rotate_left(1)
     }
 
-    /// The element at a byte of the allocation, or before or after it, in words, such as `result[17]` or `result[17], byte 2 of the element`.
+    /// The element at a byte of the allocation, or of the gaps around it, in words, such as `result[17]` or
+    /// `result[17], byte 2 of the element`.
     pub(crate) fn describe(&self, offset: i64) -> String {
         let size = self.element as i64;
         let element = format!("{}[{}]", self.name, offset.div_euclid(size));
