@@ -234,7 +234,8 @@ fn a_wrong_checksum_is_found_and_named() {
             fs::write(&path, shard_bytes).unwrap();
             let done = format!("{} of 9 chunks", 9 - missing);
             let ended = run("b.zarr", &[more, &["--overwrite"]].concat());
-            let ended = ended.with(1, &["reading: a.zarr", "hecksum", &done]);
+            let file = format!(": file {shard}: ");
+            let ended = ended.with(1, &["reading: a.zarr", &file, "hecksum", &done]);
             let listed = format!("missing: {missing} of 9 chunks: {names}");
             assert!(ended.stderr.contains(&listed), "{shard}, {inner}, byte {wrong}: {}", ended.stderr);
         }

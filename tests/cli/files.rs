@@ -216,12 +216,15 @@ fn long_work_is_announced() {
     let place = Place::new();
     place.write("large.npy", Image::new(2000, 1000, 1, vec![1_u8; 2_000_000]).unwrap());
     let args = ["filter", "large.npy", "-o", "b.npy", "--gaussian", "200", "--device", "emulator"];
-    let mut child = place.command(&args).stderr(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(line.starts_with("large.npy: this will take about "), "{line:?}");
+    // Whole, and in chunks.
+    for more in [&[][..], &["--memory", "2G"]] {
+        let mut child = place.command(&[&args, more].concat()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(line.starts_with("large.npy: this will take about "), "{line:?}");
+    }
     // What is soon done is not.
     place.filter(&["large.npy", "-o", "c.npy", "--box", "3"]).quietly();
 }

@@ -71,7 +71,18 @@ impl ZarrSource {
             ranges.push(0..self.layout.info.channels as u64);
         }
         let subset = ArraySubset::new_with_ranges(&ranges);
-        self.array.retrieve_array_subset_opt(&subset, &self.options).map_err(|error| error.to_string())
+        let decoded = self.array.retrieve_array_subset_opt(&subset, &self.options);
+        decoded.map_err(|error| self.damaged::<T>(&subset).unwrap_or_else(|| error.to_string()))
+    }
+
+    /// The first of the array's files under a subset that can't be decoded, and the reason.
+    fn damaged<T: Value>(&self, subset: &ArraySubset) -> Option<String> {
+        let chunks = self.array.chunks_in_array_subset(subset).ok()??;
+        chunks.indices().into_iter().find_map(|chunk| {
+            let part = self.array.chunk_subset(&chunk).ok()?.overlap(subset).ok()?;
+            let error = self.array.retrieve_array_subset_opt::<Vec<T>>(&part, &self.options).err()?;
+            Some(format!("file {}: {error}", escaped(self.array.chunk_key(&chunk).as_str())))
+        })
     }
 
     /// Reads a window part by part. Parts at its edges are taken from the cache, and kept there.

@@ -152,7 +152,7 @@ impl Runner<'_> {
         }
         let writes = allocation.writes[elements].iter().map(|write| Record::unpack(write.load(Ordering::SeqCst)));
         let write = writes.max_by_key(|write| (write.who != Who::Nobody, write.epoch)).expect("a copy has a source");
-        let action = format!("{ASYNC_READ} of {size} bytes at {}", allocation.describe(offset));
+        let action = format!("{ASYNC_READ} of {size} bytes at {}", allocation.describe(offset as i64));
         self.report(action, Kind::SourceChanged { before: self.before(write, true) }, sites::location(copy.site));
     }
 
@@ -200,14 +200,8 @@ impl Runner<'_> {
             address >= allocation.address && address + size <= allocation.address + allocation.bytes
         };
         let Some(allocation) = self.common.allocations.iter().find(inside) else {
-            let nearest = match self.common.memory.find(address) {
-                Some(allocation) => {
-                    format!("it reaches past the end of {} ({} bytes)", allocation.name, allocation.bytes)
-                }
-                None => self.common.memory.nearest(address),
-            };
-            let action = format!("{verb} of {size} bytes at {address:#x}");
-            self.report(action, Kind::OutOfBounds { nearest }, Some(location));
+            let (place, nearest) = self.common.memory.outside(address);
+            self.report(format!("{verb} of {size} bytes at {place}"), Kind::OutOfBounds { nearest }, Some(location));
             return None;
         };
         let offset = address - allocation.address;
@@ -452,5 +446,5 @@ pub(crate) fn elements(allocation: &Allocation, offset: u64, size: u32) -> std::
 
 /// A global access in words.
 pub(crate) fn described(verb: &str, access: &Access, allocation: &Allocation, offset: u64) -> String {
-    format!("{verb} of {} bytes at {}", access.size, allocation.describe(offset))
+    format!("{verb} of {} bytes at {}", access.size, allocation.describe(offset as i64))
 }

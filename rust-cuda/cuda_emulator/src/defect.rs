@@ -24,7 +24,7 @@ pub struct Before {
 pub enum Kind {
     /// An access outside of any allocation, shared array or constant array.
     OutOfBounds {
-        /// The nearest array and the distance to it, in words.
+        /// The length of the array, or the distance to the nearest one, in words.
         nearest: String,
     },
     /// A read of memory that nothing has written.

@@ -90,10 +90,16 @@ impl Found {
         }
     }
 
-    /// The defects in the order of their blocks.
+    /// The defects in the order of their blocks. In a block, those that may be the reason for others come first: a panic
+    /// makes its thread miss barriers, and a missed barrier makes accesses race.
     pub(crate) fn into_defects(self) -> Vec<Defect> {
         let mut defects = self.defects.into_inner().unwrap_or_else(PoisonError::into_inner);
-        defects.sort_by_key(|(block, _)| *block);
+        let consequence = |kind: &Kind| match kind {
+            Kind::Panic { .. } | Kind::Assertion { .. } => 0,
+            Kind::BarrierMissed { .. } => 1,
+            _ => 2,
+        };
+        defects.sort_by_key(|(block, defect)| (*block, consequence(&defect.kind)));
         defects.into_iter().map(|(_, defect)| defect).collect()
     }
 }

@@ -53,7 +53,7 @@
 //!
 //! // One element too many. SAFETY: the emulator checks every access.
 //! let error = Emulator::new().launch("add_one", &launch, &mut memory, || unsafe { add_one(x, y, 4) }).unwrap_err();
-//! assert!(error.to_string().contains("0 bytes after the end of from (12 bytes)"));
+//! assert!(error.to_string().contains("from[3], out of bounds: from has 3 elements of 4 bytes"));
 //! # Ok::<(), cuda_emulator::Error>(())
 //! ```
 //!

@@ -15,6 +15,8 @@ const FIRST_ADDRESS: u64 = 0x5000_0000_0000;
 
 /// The gap after each allocation, so that a small overrun does not reach the next one.
 const GAP: u64 = 1 << 20;
+/// A distance from all arrays that no index makes: such an address does not come from one of them.
+const FARTHEST: u64 = 1 << 40;
 
 /// The use of a buffer, which decides what is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,10 +206,12 @@ impl Allocation {
         plain ^ atomic.rotate_left(1)
     }
 
-    /// The element at a byte of the allocation in words, such as `result[17]` or `result[17], byte 2 of the element`.
-    pub(crate) fn describe(&self, offset: u64) -> String {
-        let element = format!("{}[{}]", self.name, offset / self.element);
-        match offset % self.element {
+    /// The element at a byte of the allocation, or of the gaps around it, in words, such as `result[17]` or
+    /// `result[17], byte 2 of the element`.
+    pub(crate) fn describe(&self, offset: i64) -> String {
+        let size = self.element as i64;
+        let element = format!("{}[{}]", self.name, offset.div_euclid(size));
+        match offset.rem_euclid(size) {
             0 => element,
             byte => format!("{element}, byte {byte} of the element"),
         }
@@ -464,21 +468,29 @@ impl Memory {
         (address < allocation.address + allocation.bytes).then_some(allocation)
     }
 
-    /// The position of an address outside of all allocations, in words.
-    pub(crate) fn nearest(&self, address: u64) -> String {
-        let below = self.allocations.range(..=address).next_back().map(|(_, allocation)| {
-            let past = address - (allocation.address + allocation.bytes);
-            (past, format!("{past} bytes after the end of {} ({} bytes)", allocation.name, allocation.bytes))
-        });
-        let above = self.allocations.range(address..).next().map(|(_, allocation)| {
-            let before = allocation.address - address;
-            (before, format!("{before} bytes before {}", allocation.name))
-        });
-        let nearest = below.into_iter().chain(above).min_by_key(|(distance, _)| *distance);
-        match nearest {
-            // Further away than any array reaches: the address does not come from one of them.
-            Some((distance, text)) if distance < 1 << 40 => text,
-            _ => format!("{address:#x} is near no allocation"),
+    /// The place of an access that does not lie in an allocation, and the reason, in words. Near an allocation the place
+    /// is an element that it does not have, such as `result[-1]`.
+    pub(crate) fn outside(&self, address: u64) -> (String, String) {
+        let distance = |allocation: &Allocation| match allocation.address.checked_sub(address) {
+            Some(before) => before,
+            None => address.saturating_sub(allocation.address + allocation.bytes),
+        };
+        let below = self.allocations.range(..=address).next_back();
+        let above = self.allocations.range(address..).next();
+        let near = below.into_iter().chain(above).map(|(_, allocation)| (distance(allocation), allocation));
+        let place = format!("{address:#x}");
+        match near.min_by_key(|(distance, _)| *distance) {
+            Some((distance, allocation)) if distance < GAP => {
+                let Allocation { name, bytes, element, .. } = allocation;
+                let elements = format!("{name} has {} elements of {element} bytes", bytes / element);
+                (allocation.describe(address.wrapping_sub(allocation.address) as i64), elements)
+            }
+            // In a gap between two arrays, the index may be one of either.
+            Some((distance, Allocation { name, address: begin, .. })) if distance < FARTHEST => {
+                let side = if *begin > address { "before" } else { "after the end of" };
+                (place, format!("{distance} bytes {side} {name}, which is the nearest array"))
+            }
+            _ => (place, "no array is near".to_owned()),
         }
     }
 
@@ -528,9 +540,20 @@ mod tests {
         assert_eq!(memory.find(first.address + 11).unwrap().name, "first");
         assert!(memory.find(first.address + 12).is_none());
         assert!(memory.find(first.address - 1).is_none());
-        assert_eq!(memory.nearest(first.address + 16), "4 bytes after the end of first (12 bytes)");
-        assert_eq!(memory.nearest(second.address - 4), "4 bytes before second");
-        assert_eq!(memory.nearest(0), "0x0 is near no allocation");
+        let outside = |address| {
+            let (place, reason) = memory.outside(address);
+            format!("{place}: {reason}")
+        };
+        assert_eq!(outside(first.address + 16), "first[4]: first has 3 elements of 4 bytes");
+        assert_eq!(outside(first.address + 10), "first[2], byte 2 of the element: first has 3 elements of 4 bytes");
+        assert_eq!(outside(second.address - 4), "second[-1]: second has 2 elements of 4 bytes");
+        assert_eq!(outside(second.address - 3), "second[-1], byte 1 of the element: second has 2 elements of 4 bytes");
+        assert!(outside(first.address - 4).starts_with("first[-1]: "));
+        assert!(
+            outside(second.address + 8 + GAP).ends_with(" bytes after the end of second, which is the nearest array")
+        );
+        assert!(outside(first.address - GAP).ends_with(" bytes before first, which is the nearest array"));
+        assert_eq!(outside(0), "0x0: no array is near");
         assert_eq!(memory.unwritten(&second), Some((0, 2)));
         assert_eq!(memory.unwritten(&first), None);
     }

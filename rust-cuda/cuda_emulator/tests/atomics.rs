@@ -248,7 +248,7 @@ pub unsafe fn wrong(to: GlobalMut<u32>, way: u32) {
 #[test]
 fn wrong_accesses_are_reported() {
     for (way, wanted) in [
-        "atomic update of 4 bytes at 0x500000000010, out of bounds: 0 bytes after the end of to (16 bytes)",
+        "atomic update of 4 bytes at to[4], out of bounds: to has 4 elements of 4 bytes",
         "atomic update of 4 bytes at to[0], which nothing wrote",
         "atomic update of 4 bytes at to[0], byte 2 of the element, misaligned",
         "atomic update of 8 bytes at byte 1024 of shared memory, out of bounds",

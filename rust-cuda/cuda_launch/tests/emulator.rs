@@ -315,7 +315,7 @@ fn defects_and_unwritten_elements_are_reported() {
     let call = other::ScaleByLine { line: other::Line { factor: 0.5, summand: 7 }, to: &mut line };
     // SAFETY: the emulator checks every access.
     let error = unsafe { device.launch(&Launch::cover(3, 3), &call) }.unwrap_err();
-    assert!(format!("{error:?}").contains("0 bytes after the end of line (16 bytes)"), "{error}");
+    assert!(format!("{error:?}").contains("line[2], out of bounds: line has 2 elements of 8 bytes"), "{error}");
 
     let error = device.set_constant(CRATE, FACTORS, &[1.0; 5]).unwrap_err();
     assert_eq!(error.to_string(), "FACTORS has 4 elements, but 5 values are given");

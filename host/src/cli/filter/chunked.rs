@@ -14,6 +14,7 @@ use host::files::{self, DeferredSync, Format, Metadata, escaped};
 use super::alpha::Alpha;
 use super::args::Args;
 use super::chunk_progress::{ChunkProgress, Share};
+use super::compute::{Compute, Work};
 use super::steps::Steps;
 use super::{OrUsage, Outcome, interrupt, output};
 
@@ -288,6 +289,29 @@ impl Job<'_> {
         self.limit().saturating_sub(own_memory(devices))
     }
 
+    /// Announces a long computation of `chunks` chunks.
+    fn announce(&self, devices: &[Device], grid: ChunkGrid, chunks: usize) -> Result<()> {
+        /// At most the memory of a trial of the filter.
+        const TRIAL: u64 = 128 << 20;
+        if self.args.quiet || self.budget(devices) < TRIAL {
+            return Ok(());
+        }
+        // A chunk is computed together with its halo.
+        let (image, mask) = (self.info, self.filter.mask()?);
+        let work = Work {
+            width: (grid.chunk_width() + mask.width() - 1).min(image.width),
+            height: (grid.chunk_height() + mask.height() - 1).min(image.height),
+            channels: image.channels,
+            input: image.pixel,
+            images: chunks.div_ceil(devices.len()),
+        };
+        let mut compute = Compute::new(&devices[0], std::slice::from_ref(self.filter), self.args.variant())?;
+        if let Some(announcement) = compute.announcement(&work, self.result.pixel, false) {
+            output::message(format_args!("{}: {announcement}", escaped(&self.args.inputs[0])));
+        }
+        Ok(())
+    }
+
     fn filter<T: Value, U: Value>(
         &self,
         devices: &[Device],
@@ -295,6 +319,7 @@ impl Job<'_> {
         share: &Share<'_>,
         sink: &dyn ChunkSink<U>,
     ) -> Result<Outcome> {
+        self.announce(devices, grid, share.chunks.len())?;
         let source: &dyn WindowSource<T> = self.source.windows();
         let chunked = ChunkedFilter::new(self.filter.clone(), grid, self.info.channels);
         let own = own_memory(devices);

@@ -4,9 +4,11 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use faltung::{
-    Accuracy, AnyImage, Border, Device, Error, Filter, Image, Mask, Pixel, PixelFormat, PixelType, Prepared, Problem,
-    VariantChoice, for_pixel_type,
+    Accuracy, AnyImage, Border, Device, Error, Filter, Image, Pixel, PixelFormat, PixelType, Prepared, Problem,
+    VariantChoice,
 };
+
+use super::trial::{LONG_ENOUGH, trial};
 
 /// One convolution of a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -180,16 +182,27 @@ impl<'device> Compute<'device> {
         self.note.take()
     }
 
-    /// About how long a picture will take; None if it is clear without measuring that it is not long.
+    /// A note on work that will take long. In `planes`, the filters get values of `f32` and have exact sums, as a
+    /// computation of several steps needs them.
+    pub(super) fn announcement(&mut self, work: &Work, output: PixelType, planes: bool) -> Option<String> {
+        /// An expected time from which a note announces it.
+        const LONG: Duration = Duration::from_secs(10);
+        let expected = self.expected(work, output, planes).filter(|&expected| expected > LONG)?;
+        let faster = self
+            .faster(work, output, planes, expected)
+            .map_or_else(String::new, |(class, time)| format!("; with --accuracy {class} about {}", describe(time)));
+        Some(format!("this will take about {} to compute{faster}", describe(expected)))
+    }
+
+    /// About how long the work will take; None if it is clear without measuring that it is not long.
     ///
-    /// The time for a value is that of the last picture that took long enough to tell, or else that of a [trial]. In
-    /// `planes`, the filters get values of `f32` and have exact sums, as a computation of several steps needs them.
-    pub(super) fn expected(&mut self, pixels: &AnyImage, output: PixelType, planes: bool) -> Option<Duration> {
-        let values = count(pixels);
+    /// The time for a value is that of the last picture that took long enough to tell, or else that of a [trial].
+    fn expected(&mut self, work: &Work, output: PixelType, planes: bool) -> Option<Duration> {
+        let values = work.values();
         if values * self.filters.iter().map(coefficients).sum::<f64>() < little(self.device) {
             return None;
         }
-        let (format, exact) = format_of(pixels, output, planes);
+        let (format, exact) = work.format(output, planes);
         let mut seconds = 0.0;
         for (filter, known) in self.filters.iter().zip(&mut self.paces) {
             let pace = match *known {
@@ -205,17 +218,10 @@ impl<'device> Compute<'device> {
         Duration::try_from_secs_f64(seconds).ok()
     }
 
-    /// The strictest accuracy class in which a picture takes much less time than `expected`, and that time. `planes` is
-    /// that of [`expected`](Self::expected).
-    pub(super) fn faster(
-        &self,
-        pixels: &AnyImage,
-        output: PixelType,
-        planes: bool,
-        expected: Duration,
-    ) -> Option<(Accuracy, Duration)> {
+    /// The strictest accuracy class in which the work takes much less time than `expected`, and that time.
+    fn faster(&self, work: &Work, output: PixelType, planes: bool, expected: Duration) -> Option<(Accuracy, Duration)> {
         const MUCH: u32 = 4;
-        let (format, exact) = format_of(pixels, output, planes);
+        let (format, exact) = work.format(output, planes);
         // The emulator's plan has the times of a GPU.
         if exact || self.variant.named().is_some() || self.device.backend() == "emulator" {
             return None;
@@ -225,10 +231,10 @@ impl<'device> Compute<'device> {
         Accuracy::ALL.into_iter().filter(|&class| class > required).find_map(|class| {
             let seconds = |filter: &Filter| -> faltung::Result<f64> {
                 let filter = filter.clone().accuracy(class);
-                let problem = Problem::new(pixels.width(), pixels.height(), &filter)?.with_format(format)?;
+                let problem = Problem::new(work.width, work.height, &filter)?.with_format(format)?;
                 match self.device.plan(&problem, self.variant)? {
-                    Some(plan) => Ok(plan.predicted_us() / 1e6),
-                    None => Ok(trial(self.device, &filter, format, self.variant)? * count(pixels)),
+                    Some(plan) => Ok(plan.predicted_us() / 1e6 * work.images as f64),
+                    None => Ok(trial(self.device, &filter, format, self.variant)? * work.values()),
                 }
             };
             let seconds = self.filters.iter().map(seconds).sum::<faltung::Result<f64>>().ok()?;
@@ -238,100 +244,50 @@ impl<'device> Compute<'device> {
     }
 }
 
-/// The values of a picture.
-fn count(pixels: &AnyImage) -> f64 {
-    [pixels.width(), pixels.height(), pixels.channels()].into_iter().map(|side| side as f64).product()
+/// Images of one size, to be filtered one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    pub(super) width: usize,
+    pub(super) height: usize,
+    pub(super) channels: usize,
+    pub(super) input: PixelType,
+    pub(super) images: usize,
 }
 
-/// What the filters get and give, in planes of `f32` or from type to type, and whether their sums are exact whatever
-/// class was asked for.
-fn format_of(pixels: &AnyImage, output: PixelType, planes: bool) -> (PixelFormat, bool) {
-    let (channels, input) = (pixels.channels(), pixels.pixel_type());
-    let exact = planes && (input, output) != (PixelType::F32, PixelType::F32);
-    let (input, output) = if planes { (PixelType::F32, PixelType::F32) } else { (input, output) };
-    (PixelFormat { channels, input, output }, exact)
-}
-
-/// Seconds for each value, measured with a small image in a fraction of a second.
-///
-/// Where all products of the mask are computed, the image is filtered with a part of it. The time grows with the number
-/// of coefficients. The other methods of the CPU have no such rule. They are timed with the whole mask, and with an
-/// image of twice its size or more.
-pub(super) fn trial(
-    device: &Device,
-    filter: &Filter,
-    format: PixelFormat,
-    variant: VariantChoice,
-) -> faltung::Result<f64> {
-    const LARGEST_MASK: usize = 31;
-    const LEAST_IMAGE: usize = 256;
-    const LARGEST_IMAGE: usize = 2048;
-    let small = |filter: &Filter, side: usize, format: PixelFormat| {
-        device.prepare(&Problem::new(side, side, filter)?.with_format(format)?, variant)
-    };
-    let whole = filter.mask()?;
-    let is_cpu = device.backend() == "cpu";
-    if is_cpu {
-        let side = 2 * whole.width().max(whole.height());
-        let convolution = small(filter, side.clamp(LEAST_IMAGE, LARGEST_IMAGE), format)?;
-        if convolution.variant() != "direct" {
-            return pace(&convolution);
-        }
-    }
-    // Of a part, the CPU would take another method than the direct sum, unless that is all that it has.
-    let exact = PixelFormat { input: PixelType::F32, output: PixelType::F32, ..format };
-    let (format, accuracy) =
-        if is_cpu { (exact, Accuracy::Exact) } else { (format, Problem::new(1, 1, filter)?.accuracy()) };
-    // A part of a mask is separable if the whole is, so that the same variant computes.
-    let (width, height) = (whole.width().min(LARGEST_MASK), whole.height().min(LARGEST_MASK));
-    let part = (0..height).flat_map(|k| (0..width).map(move |l| whole.at(k, l))).collect();
-    let part = Filter::new(Mask::new(width, height, part)?).accuracy(accuracy);
-    let enough = if is_cpu { LONG_ENOUGH / 10 } else { LONG_ENOUGH };
-    // Several blocks for each thread: with fewer, some would have nothing to do.
-    let mut side = if width * height < 100 { 128 } else { 64 };
-    loop {
-        let convolution = small(&part, side, format)?;
-        let pace = pace(&convolution)?;
-        if pace * convolution.problem().values() as f64 > enough.as_secs_f64() || side >= LARGEST_IMAGE {
-            return Ok(pace * coefficients(filter) / (width * height) as f64);
-        }
-        side *= 2;
+impl From<&AnyImage> for Work {
+    fn from(image: &AnyImage) -> Self {
+        let [width, height, channels] = [image.width(), image.height(), image.channels()];
+        Self { width, height, channels, input: image.pixel_type(), images: 1 }
     }
 }
 
-/// Seconds for each value of a gradient with noise, measured.
-fn pace(convolution: &Prepared) -> faltung::Result<f64> {
-    for_pixel_type!(convolution.problem().format().input, T => pace_of::<T>(convolution))
-}
-
-fn pace_of<T: Pixel>(convolution: &Prepared) -> faltung::Result<f64> {
-    let problem = convolution.problem();
-    let PixelFormat { channels, output, .. } = problem.format();
-    // The CPU computes again what is close to half of a whole number. In a picture, this is a small part. In an even
-    // image, or in one whose mean is such a number everywhere, it would be nothing or all.
-    let count = problem.values();
-    let noise = |i: usize| ((i as u32).wrapping_mul(2_654_435_761) >> 28) as usize;
-    let values = (0..count).map(|i| T::from_f32((i * 240 / count + noise(i)) as f32)).collect();
-    let image = Image::new(problem.width(), problem.height(), channels, values)?;
-    let run = || -> faltung::Result<Duration> {
-        let start = Instant::now();
-        convolve(convolution, &image, output)?;
-        Ok(start.elapsed())
-    };
-    // The first one warms up: threads start, memory is touched for the first time.
-    let begin = Instant::now();
-    let mut fastest = run()?.min(run()?);
-    // Other programs disturb short ones more.
-    for _ in 0..4 {
-        if begin.elapsed() < LONG_ENOUGH {
-            fastest = fastest.min(run()?);
-        }
+impl Work {
+    /// The values of all images.
+    fn values(&self) -> f64 {
+        [self.width, self.height, self.channels, self.images].into_iter().map(|side| side as f64).product()
     }
-    Ok(fastest.as_secs_f64().max(1e-9) / problem.values() as f64)
+
+    /// What the filters get and give, in planes of `f32` or from type to type, and whether their sums are exact whatever
+    /// class was asked for.
+    fn format(&self, output: PixelType, planes: bool) -> (PixelFormat, bool) {
+        let Self { channels, input, .. } = *self;
+        let exact = planes && (input, output) != (PixelType::F32, PixelType::F32);
+        let (input, output) = if planes { (PixelType::F32, PixelType::F32) } else { (input, output) };
+        (PixelFormat { channels, input, output }, exact)
+    }
 }
 
-/// A time that says something about a rate.
-const LONG_ENOUGH: Duration = Duration::from_millis(20);
+/// A time, rounded.
+fn describe(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        ..1.5 => "1 second".to_owned(),
+        ..90.0 => format!("{seconds:.0} seconds"),
+        ..5400.0 => format!("{:.0} minutes", seconds / 60.0),
+        ..172_800.0 => format!("{:.0} hours", seconds / 3600.0),
+        _ => format!("{:.0} days", seconds / 86_400.0),
+    }
+}
 
 /// Multiply-adds that are no matter of seconds on any such device.
 fn little(device: &Device) -> f64 {
@@ -343,13 +299,8 @@ fn little(device: &Device) -> f64 {
 }
 
 /// Multiply-adds for each value.
-fn coefficients(filter: &Filter) -> f64 {
+pub(super) fn coefficients(filter: &Filter) -> f64 {
     filter.mask().map_or(0.0, |mask| mask.coefficients().len() as f64)
-}
-
-/// Filters values of one type to values of any type.
-fn convolve<T: Pixel>(convolution: &Prepared, image: &Image<T>, output: PixelType) -> faltung::Result<()> {
-    for_pixel_type!(output, U => convolution.apply::<T, U>(image).map(drop))
 }
 
 #[cfg(test)]
@@ -364,7 +315,7 @@ mod tests {
             let filters = [Filter::average(9, 9).accuracy(class)];
             let compute = Compute::new(&device, &filters, VariantChoice::Auto).unwrap();
             let image: AnyImage = Image::<u8>::zeros(50, 40, 3).unwrap().into();
-            compute.faster(&image, output, planes, expected).map(|(class, _)| class)
+            compute.faster(&Work::from(&image), output, planes, expected).map(|(class, _)| class)
         };
         use Accuracy::{Bounded, Exact, Normwise};
         let u8 = PixelType::U8;

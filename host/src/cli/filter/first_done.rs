@@ -5,7 +5,7 @@ use std::time::Duration;
 use faltung::plan::{Limits, Plan};
 use faltung::{Device, Filter, PixelFormat, PixelType, Problem, Result, VariantChoice};
 
-use super::compute::trial;
+use super::trial::trial;
 
 /// The time to open a GPU, from the first call of the driver to a loaded kernel. Measured on an H100 whose driver had
 /// the compiled kernel in its cache, 2026-11-22.

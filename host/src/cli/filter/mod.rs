@@ -15,6 +15,7 @@ mod pictures;
 mod progress;
 mod saturation;
 mod steps;
+mod trial;
 
 use anyhow::Result;
 use faltung::{Border, Device, Filter};

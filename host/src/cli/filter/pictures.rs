@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use faltung::{AnyImage, PixelType, memory, white};
@@ -64,9 +63,6 @@ pub(super) struct Pictures<'a> {
     saturated: Tally,
 }
 
-/// An expected time from which a note announces it.
-const LONG: Duration = Duration::from_secs(10);
-
 impl<'a> Pictures<'a> {
     pub(super) fn new(args: &'a Args, steps: &'a Steps, progress: &'a Progress, ahead: Option<ReadAhead>) -> Self {
         let (kept, saturated) = (AtomicUsize::new(0), Tally::default());
@@ -102,15 +98,8 @@ impl<'a> Pictures<'a> {
         let output = self.output_type(pixels);
         if !self.args.quiet {
             let planes = !self.steps.is_single_convolution();
-            if let Some(expected) = compute.expected(pixels, output, planes)
-                && expected > LONG
-            {
-                let faster = compute.faster(pixels, output, planes, expected);
-                let faster = faster.map_or_else(String::new, |(class, time)| {
-                    format!("; with --accuracy {class} about {}", describe(time))
-                });
-                let expected = describe(expected);
-                self.progress.say(format_args!("{}: this will take about {expected} to compute{faster}", job.name()));
+            if let Some(announcement) = compute.announcement(&pixels.into(), output, planes) {
+                self.progress.say(format_args!("{}: {announcement}", job.name()));
             }
             for note in self.notes(&picture) {
                 self.progress.say(format_args!("note: {}: {note}", job.name()));
@@ -305,17 +294,5 @@ impl Work for Pictures<'_> {
             self.progress.say(format_args!("error: {error:#}"));
         }
         self.progress.finished_one();
-    }
-}
-
-/// A time, rounded.
-fn describe(time: Duration) -> String {
-    let seconds = time.as_secs_f64();
-    match seconds {
-        ..1.5 => "1 second".to_owned(),
-        ..90.0 => format!("{seconds:.0} seconds"),
-        ..5400.0 => format!("{:.0} minutes", seconds / 60.0),
-        ..172_800.0 => format!("{:.0} hours", seconds / 3600.0),
-        _ => format!("{:.0} days", seconds / 86_400.0),
     }
 }
