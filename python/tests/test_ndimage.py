@@ -739,3 +739,10 @@ def test_correlations_along_short_last_axes(kind):
                 ours = ndimage.correlate(array, weights, mode=mode, cval=3)
                 theirs = nd.correlate(array, weights, mode=mode, cval=3)
                 np.testing.assert_array_equal(ours, theirs, err_msg=f"{shape}, {weights.shape}, {mode}")
+
+
+def test_a_window_may_not_fit_memory():
+    """Three elements under a window that takes terabytes."""
+    for call in (ndimage.uniform_filter1d, ndimage.uniform_filter):
+        with pytest.raises(MemoryError, match="lines under a filter"):
+            call(np.arange(3.0), 2**40)

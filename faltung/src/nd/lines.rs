@@ -20,7 +20,7 @@ use super::scratch::Scratch;
 use super::whole::{Correlated, Means};
 use super::{Element, Input, Output, Sums, run_jobs};
 use crate::cpu::simd::{Level, Simd};
-use crate::{Error, Result};
+use crate::{Error, Result, memory, parallel};
 
 /// What filters along one axis have in common.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,6 +45,16 @@ impl Lines {
         }
         super::check_size(size, self.origin)
     }
+
+    /// [`check`](Self::check) for the CPU. There may be too little memory for a filter that is much longer than its axis.
+    pub(super) fn check_on_cpu(&self, size: usize, axes: usize) -> Result<()> {
+        /// For each position under a filter: its place on the axis, and for each thread eight lines of `f64`.
+        const OF_AXIS: usize = size_of::<Option<usize>>();
+        const OF_THREAD: usize = 8 * size_of::<f64>();
+        self.check(size, axes)?;
+        let bytes = size.saturating_mul(OF_AXIS + OF_THREAD * parallel::threads());
+        memory::with_capacity::<u8>(bytes, "for the lines under a filter").map(drop)
+    }
 }
 
 /// `output[i] = sum over j of weights[j] * input[i + j - size / 2 - origin]` along one axis:
@@ -55,6 +65,7 @@ impl Lines {
 /// # Errors
 /// - [`Error::Number`] if the output has another shape, there is no such axis, there are no weights, the origin is out
 ///   of range, or sums of `f32` are asked for other types.
+/// - [`Error::HostMemory`] if the filter is so long that the lines under it don't fit memory.
 /// - [`Error::Cancelled`]. Some results are then unwritten.
 /// - [`Error::Parse`] if `FALTUNG_CPU` names no instruction set that the CPU has.
 pub fn correlate1d(input: Input<'_>, output: Output<'_>, weights: &[f64], lines: &Lines, sums: Sums) -> Result<()> {
@@ -264,7 +275,7 @@ fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter:
     let (results, first, length, is_part) = match part {
         Part::All => {
             output.layout.check_shape(&input.layout)?;
-            lines.check(size, input.layout.shape.len())?;
+            lines.check_on_cpu(size, input.layout.shape.len())?;
             (0..input.layout.shape[axis], 0, input.layout.shape[axis], false)
         }
         Part::Some { results, first, length } => (results, first, length, true),

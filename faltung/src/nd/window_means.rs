@@ -46,6 +46,7 @@ const KEPT: usize = 1 << 21;
 /// # Errors
 /// - [`Error::Number`] if the output has another shape or type; the type is none of `u8`, `u16`, `i16`, `i32`, `f32` and
 ///   `f64`; a row has gaps or is not aligned; the axes of `lines` are not 0 and 1; a size is 0 or its origin out of range.
+/// - [`Error::HostMemory`] for a window so large that the lines under it don't fit memory.
 /// - [`Error::Cancelled`]. Some results are then unwritten.
 ///
 /// # Panics
@@ -96,7 +97,7 @@ impl<'a> WindowMeans<'a> {
             return Err(Error::Number { what: "the type of the result", required: "that of the input", found });
         }
         for (axis, (lines, size)) in lines.iter().zip(sizes).enumerate() {
-            lines.check(size, input.layout.shape.len())?;
+            lines.check_on_cpu(size, input.layout.shape.len())?;
             if lines.axis != axis {
                 let found = format!("{} for those of axis {axis}", lines.axis);
                 return Err(Error::Number { what: "the axis", required: "0, then 1", found });
