@@ -11,6 +11,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use cuda_std::executor::{Access, Collective, GATHERED, enter};
 
 use crate::OutOfMemory;
+use crate::allocation::Allocation;
 use crate::arrays::{self, Array, Arrays};
 use crate::atomics::{Loads, MOST_LOADS, Spin};
 use crate::causality::{Causality, GlobalElements};
@@ -18,8 +19,9 @@ use crate::copies::Copies;
 use crate::counts::Counts;
 use crate::defect::Kind;
 use crate::found::Found;
+use crate::host_memory::filled;
 use crate::launch::Launch;
-use crate::memory::{Allocation, Memory, filled};
+use crate::memory::Memory;
 use crate::panics::{self, Panic};
 use crate::printed::Printed;
 use crate::shared::Shared;

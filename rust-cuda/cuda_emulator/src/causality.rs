@@ -24,7 +24,7 @@ use cuda_std::atomic::{Ordering, Scope};
 use cuda_std::executor::{AtomicAccess, AtomicKind, Space};
 
 use crate::block::Runner;
-use crate::memory::filled;
+use crate::host_memory::filled;
 use crate::record::{Record, Who};
 
 /// Accesses of other threads, by block.

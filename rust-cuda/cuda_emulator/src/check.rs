@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuda_std::executor::{Access, AsyncCopy, SharedDeclaration, Space};
 
+use crate::allocation::Allocation;
 use crate::arrays::{self, Array, MOST_BYTES};
 use crate::block::Runner;
 use crate::copies::{Copy, Source};
 use crate::defect::{Before, Kind};
 use crate::launch::Place;
-use crate::memory::{Allocation, Role};
+use crate::memory::Role;
 use crate::record::{Record, Who};
 use crate::shared::Trouble;
 use crate::sites;

@@ -103,6 +103,7 @@
 //! memory are reported as a race. So are two accesses of one block to global memory exactly 4,096 barriers apart. A
 //! process distinguishes 4,095 lines of kernels; all further lines share one name.
 
+mod allocation;
 mod arrays;
 mod atomics;
 mod block;
@@ -112,6 +113,7 @@ mod copies;
 mod counts;
 mod defect;
 mod found;
+mod host_memory;
 mod launch;
 mod memory;
 mod panics;

@@ -1,17 +1,16 @@
 //! A device: a GPU or the emulator.
 
-use std::collections::BTreeMap;
-use std::ffi::c_void;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cuda_emulator::{Counts, Emulator, Launch, Limits, Memory, OutOfMemory, Role};
+use cuda_emulator::{Counts, Emulator, Launch, Limits, OutOfMemory, Role};
 use cuda_std::Scalar;
 use cuda_std::constant::ConstantMemory;
-use cuda_std::launch::{Argument, Kernel};
+use cuda_std::launch::Kernel;
 
-use crate::buffer::{EmulatedArray, Storage};
-use crate::ptx::enclosing;
+use crate::arguments::Arguments;
+use crate::buffer::Storage;
+use crate::emulated::{EmulatedArray, EmulatedMemory};
 use crate::{Buffer, Error, Ptx};
 
 /// A GPU or the emulator. Threads may share it.
@@ -31,68 +30,10 @@ enum Backend {
     Cuda(crate::cuda::CudaDevice),
 }
 
-/// The emulator's memory, and the bytes of constant arrays by module and symbol: those of an inner module are last.
-#[derive(Debug, Default)]
-pub(crate) struct Emulated {
-    pub(crate) memory: Memory,
-    constants: BTreeMap<(String, &'static str), Vec<u8>>,
-}
-
-/// The emulator's memory, which its arrays share.
-#[derive(Debug, Default)]
-pub(crate) struct EmulatedMemory(Mutex<Emulated>);
-
-impl EmulatedMemory {
-    /// A launch that panicked leaves it usable.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Emulated> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// A number that no other device of the process has.
 fn next_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// The pointers to the arguments of a launch.
-struct Arguments {
-    /// The addresses of arrays, which the pointers refer to.
-    _addresses: Box<[u64]>,
-    pointers: Vec<*const c_void>,
-}
-
-// SAFETY: the threads of the emulator only read through the pointers, and the values that they refer to are borrowed by
-// the launch. A kernel's parameters are values without interior references to the host.
-unsafe impl Sync for Arguments {}
-
-impl Arguments {
-    /// The arguments of a kernel whose arrays are all on the device with this number.
-    fn of<K: Kernel>(kernel: &K, device: u64) -> Result<Self, Error> {
-        let mut all = Vec::new();
-        kernel.arguments(&mut |argument| all.push(argument));
-        let mut addresses = Vec::new();
-        for argument in &all {
-            if let Argument::Array { name, address, device: owner } = *argument {
-                if owner != device {
-                    return Err(Error::ForeignArray { what: K::SYMBOL, name: name.to_owned() });
-                }
-                addresses.push(address);
-            }
-        }
-        let addresses = addresses.into_boxed_slice();
-        let mut arrays = addresses.iter();
-        let pointers = all.iter().map(|argument| match argument {
-            Argument::Array { .. } => (&raw const *arrays.next().expect("one address for each array")).cast(),
-            Argument::Value { value, .. } => *value,
-        });
-        let pointers = pointers.collect();
-        Ok(Self { _addresses: addresses, pointers })
-    }
-
-    fn as_ptr(&self) -> *const *const c_void {
-        self.pointers.as_ptr()
-    }
 }
 
 impl Device {
@@ -315,11 +256,7 @@ impl Device {
         }
         match &self.backend {
             Backend::Emulator(_, emulated) => {
-                let mut emulated = emulated.lock();
-                let held = emulated.constants.entry((module.to_owned(), C::SYMBOL)).or_default();
-                let bytes = bytes_of(values);
-                held.resize(held.len().max(bytes.len()), 0);
-                held[..bytes.len()].copy_from_slice(bytes);
+                emulated.lock().set_constant(module, C::SYMBOL, bytes_of(values));
                 Ok(())
             }
             #[cfg(feature = "cuda")]
@@ -371,12 +308,8 @@ impl Device {
         let arguments = Arguments::of(kernel, self.number)?;
         match &self.backend {
             Backend::Emulator(emulator, emulated) => {
-                let Emulated { memory, constants } = &mut *emulated.lock();
-                for ((module, symbol), bytes) in &*constants {
-                    if enclosing(K::MODULE).any(|outer| outer == module) {
-                        memory.set_constant(symbol, bytes);
-                    }
-                }
+                let mut emulated = emulated.lock();
+                let memory = emulated.memory_for(K::MODULE);
                 let arguments = &arguments;
                 // SAFETY: the arguments are those of the kernel, in the emulator's memory. Its conditions hold.
                 let thread = || unsafe { K::call(arguments.as_ptr()) };

@@ -64,10 +64,12 @@
 //! [`Device::launch`] is unsafe, because a GPU checks no access of a kernel. The caller must fulfil the conditions in
 //! the kernel's `# Safety` section.
 
+mod arguments;
 mod buffer;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod device;
+mod emulated;
 mod error;
 mod ptx;
 #[cfg(feature = "testing")]
