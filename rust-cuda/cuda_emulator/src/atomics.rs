@@ -22,7 +22,7 @@ const SPINS: u32 = 16;
 pub(crate) struct Spin {
     last: Option<AtomicAccess>,
     times: u32,
-    /// Whether it was not atomic: a load that the thread has repeated very often.
+    /// Whether it was a plain load, which the thread has repeated very often.
     plain: bool,
 }
 

@@ -107,6 +107,7 @@ mod allocation;
 mod arrays;
 mod atomics;
 mod block;
+mod bytes;
 mod causality;
 mod check;
 mod copies;
@@ -130,6 +131,7 @@ use std::fmt;
 
 use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 
+pub use bytes::{bytes_of, bytes_of_mut};
 pub use counts::{Counts, Traffic};
 pub use defect::{Before, Defect, Defects, Kind};
 pub use launch::{Launch, LaunchError, Limits, Place};

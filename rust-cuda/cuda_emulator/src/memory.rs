@@ -8,6 +8,7 @@ use cuda_std::{Global, GlobalMut, Scalar};
 
 use crate::OutOfMemory;
 use crate::allocation::Allocation;
+use crate::bytes::{bytes_of, bytes_of_mut};
 
 /// The address of the first allocation. Addresses are names of elements: the emulator never dereferences them.
 const FIRST_ADDRESS: u64 = 0x5000_0000_0000;
@@ -56,12 +57,6 @@ impl<T: Scalar> Buffer<T> {
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
-}
-
-/// The bytes of values.
-pub(crate) fn bytes_of<T: Scalar>(values: &[T]) -> &[u8] {
-    // SAFETY: Scalar is sealed; its types have no padding, so all bytes are initialised.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
 /// The global and constant memory of an emulated device.
@@ -196,9 +191,7 @@ impl Memory {
         assert_eq!(values.len(), buffer.length, "as many values as elements");
         let allocation = &self.allocations[&buffer.address];
         for (index, value) in values.iter_mut().enumerate() {
-            // SAFETY: Scalar is sealed; its types have no padding, and every bit pattern is a value.
-            let bytes = unsafe { std::slice::from_raw_parts_mut((&raw mut *value).cast::<u8>(), size_of::<T>()) };
-            allocation.load(index as u64 * allocation.element, bytes);
+            allocation.load(index as u64 * allocation.element, bytes_of_mut(std::slice::from_mut(value)));
         }
     }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use cuda_emulator::{Counts, Emulator, Launch, Limits, OutOfMemory, Role};
+#[cfg(feature = "cuda")]
+use cuda_emulator::bytes_of_mut;
+use cuda_emulator::{Counts, Emulator, Launch, Limits, OutOfMemory, Role, bytes_of};
 use cuda_std::Scalar;
 use cuda_std::constant::ConstantMemory;
 use cuda_std::launch::Kernel;
@@ -85,8 +87,7 @@ impl Device {
         }
     }
 
-    /// Loads the PTX of a crate of kernels, or of a module of it. PTX of the same module that was loaded before is
-    /// replaced.
+    /// Loads the PTX of a crate of kernels, or of a module of it. It replaces PTX of the same module.
     ///
     /// A launch takes the PTX of the innermost module around the kernel. The emulator needs no PTX: the kernels are in
     /// the program.
@@ -104,9 +105,9 @@ impl Device {
         }
     }
 
-    /// Whether [`load`](Self::load) got the PTX of this module, or of one around it. On the emulator always true.
+    /// Whether the PTX of this module, or of one around it, is [loaded](Self::load). Always true on the emulator.
     ///
-    /// The driver compiles PTX when it is loaded. With this function a program loads what it launches.
+    /// The driver compiles PTX when it is loaded. A program can load a module just before its first launch.
     #[must_use]
     pub fn is_loaded(&self, module: &str) -> bool {
         match &self.backend {
@@ -160,8 +161,8 @@ impl Device {
     /// Allocates an array of `length` elements for results. All its bits are ones, which is NaN in `f32` and `f64`.
     ///
     /// The emulator reports a read of an element that nothing has written, and an element that two threads write.
-    /// [`download`](Self::download) then fails if a kernel left an element unwritten. For a kernel that writes a number
-    /// of elements that is not known before, use [`zeros`](Self::zeros).
+    /// [`download`](Self::download) then fails if a kernel left an element unwritten. If a kernel may leave elements
+    /// unwritten, use [`zeros`](Self::zeros).
     ///
     /// # Errors
     /// [`Error::HostMemory`] on the emulator; [`Error::DeviceMemory`], [`Error::Driver`] on a GPU.
@@ -337,8 +338,8 @@ impl Device {
         }
     }
 
-    /// The time in milliseconds that a GPU takes for the kernels that `work` launches. On the emulator that of the
-    /// host, which says nothing about a GPU.
+    /// The time in milliseconds that a GPU takes for the kernels that `work` launches. On the emulator it is the time of
+    /// the host, which says nothing about a GPU.
     ///
     /// # Errors
     /// Those of `work`, [`Error::Driver`].
@@ -409,7 +410,7 @@ impl Device {
     }
 }
 
-/// Fails for another number of values than elements.
+/// Fails if the array has more or fewer elements than there are values.
 fn same_length<T: Scalar>(buffer: &Buffer<T>, values: &[T]) -> Result<(), Error> {
     let (required, found) = (buffer.length, values.len());
     if required == found { Ok(()) } else { Err(Error::Length { name: buffer.name.clone(), required, found }) }
@@ -418,17 +419,4 @@ fn same_length<T: Scalar>(buffer: &Buffer<T>, values: &[T]) -> Result<(), Error>
 fn host_memory(name: &str) -> impl FnOnce(OutOfMemory) -> Error {
     let name = name.to_owned();
     move |error| Error::HostMemory { name, error }
-}
-
-/// The bytes of values.
-fn bytes_of<T: Scalar>(values: &[T]) -> &[u8] {
-    // SAFETY: Scalar is sealed; its types have no padding, so all bytes are initialised.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
-}
-
-/// The bytes of values.
-#[cfg(feature = "cuda")]
-fn bytes_of_mut<T: Scalar>(values: &mut [T]) -> &mut [u8] {
-    // SAFETY: Scalar is sealed; its types have no padding, and every bit pattern is a value.
-    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }

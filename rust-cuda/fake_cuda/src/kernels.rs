@@ -37,7 +37,7 @@ pub(crate) struct Launch {
     task: Task,
 }
 
-/// The number of the area that a kernel writes.
+/// The index of the area that a kernel writes in [`Launch::areas`].
 const RESULT: usize = 1;
 
 /// The kinds of kernels.
@@ -148,7 +148,7 @@ impl Launch {
         areas.map(|(index, (start, bytes))| Access { start, bytes, writes: index == RESULT }).collect()
     }
 
-    /// The areas that the kernel uses: addresses and sizes in bytes. That of the number [`RESULT`] is written.
+    /// The areas that the kernel uses: addresses and sizes in bytes. It writes the area [`RESULT`] alone.
     fn areas(&self) -> Vec<(u64, usize)> {
         match self.task {
             Task::Convolution { entry, source, result, mask, params } => {
