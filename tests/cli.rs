@@ -81,7 +81,8 @@ impl From<Output> for Ended {
 }
 
 impl Ended {
-    /// Checks the exit status, that the messages hold `words`, and that results and panics are not where messages are.
+    /// Checks the exit status, that the messages have `words`, that they have no panic, and that results are not among
+    /// them.
     #[track_caller]
     fn with(self, status: i32, words: &[&str]) -> Self {
         assert_eq!(self.status, status, "stderr: {}", self.stderr);
@@ -93,7 +94,7 @@ impl Ended {
         self
     }
 
-    /// Checks that all was well, and nothing was said.
+    /// Checks that the run succeeded without a message.
     #[track_caller]
     fn quietly(self) {
         let ended = self.with(0, &[]);
@@ -160,7 +161,7 @@ impl Place {
         self.command(args).stdin(Stdio::null()).output().unwrap().into()
     }
 
-    /// `host filter` on the CPU, which says no more than it must.
+    /// Runs `host filter` on the CPU.
     fn filter(&self, args: &[&str]) -> Ended {
         self.host(&[&["filter", "--device", "cpu"], args].concat())
     }

@@ -106,7 +106,7 @@ fn takes_long(case: &Case, choice: VariantChoice) -> bool {
     let most = match choice.named() {
         Some(Variant::Naive | Variant::ConstantMask | Variant::SharedTile) => 4_000_000,
         Some(Variant::RegisterTile | Variant::SlidingWindow | Variant::SlidingWindowPlanar) => 16_000_000,
-        // It computes in order what it can't prove.
+        // These variants recompute in order what they can't prove.
         Some(Variant::FftTile | Variant::FftPasses) if case.content != Content::Light => 1_000_000,
         _ => return false,
     };
@@ -116,9 +116,9 @@ fn takes_long(case: &Case, choice: VariantChoice) -> bool {
 /// Whether a variant takes most of the emulator's time.
 fn takes_longest(choice: VariantChoice) -> bool {
     match choice.named() {
-        // The most threads and barriers for a result.
+        // These have the most threads and barriers for a result.
         Some(Variant::FftTile | Variant::FftPasses | Variant::SeparableTensorCore) => true,
-        // A load for each product.
+        // These have a load for each product.
         Some(Variant::Naive | Variant::ConstantMask | Variant::SharedTile) => true,
         _ => false,
     }
@@ -198,7 +198,8 @@ fn main() -> ExitCode {
             trials.push(Trial::test(format!("{device_name}::{name}"), run).with_ignored_flag(ignored));
         }
     }
-    // Not on the emulator, which remembers who wrote each value, nor on the CPU, whose offsets are those of slices.
+    // Large images need a GPU. The emulator would record the writer of each value, and the CPU's offsets are those of
+    // slices.
     let of_a_gpu: [(_, fn() -> _); 4] = [
         ("cuda0::more_than_2_to_the_31_values", huge),
         ("cuda0::repeated_large_images", repeated_in_bands),
@@ -230,7 +231,7 @@ fn on(device: DeviceChoice, alone: bool, test: impl FnOnce() -> Result<(), Faile
     test()
 }
 
-/// Problems at random, made smaller until they are the smallest that are wrong.
+/// Random problems. A failing problem is reduced to the smallest one that fails.
 fn at_random(device: DeviceChoice, seed: u64) -> Result<(), Failed> {
     let border = prop_oneof![
         Just(Border::Clamp),

@@ -41,7 +41,7 @@ class ChunkFilter:
         return result[tuple(slice(w.first, w.first + b - a) for w, a, b in zip(windows, begin, end))]
 
     def _strip_axis(self, shape):
-        """The axis along which a half with its halo has the fewest values; None if no half is smaller than the whole."""
+        """The axis along which a half with its halo has the fewest values; None if that is not fewer than the whole."""
         best, least = None, 1.0
         for axis, (length, reach) in enumerate(zip(shape, self.reaches)):
             if length > 1:

@@ -160,8 +160,9 @@ def separable_image(array, output, passes, cval, exact):
 
 
 def filter_all_axes(array, weights, output, mode, cval):
-    """Filters an array along each of its axes, with all arguments but these at their defaults. `weights` may be the size
-    of a mean.
+    """Filters an array along each of its axes, with all arguments but these at their defaults.
+
+    `weights` may be the size of a mean.
 
     This is the short way for common arguments: on small arrays all checks take longer than the filter. Returns the
     result, which is a new array, or on a device `output`. Returns None where the long way is needed.
@@ -199,8 +200,8 @@ def _smoothed_picture(array, weights, mode, cval):
 def is_sum_of_products(shape, sizes):
     """Whether the mean of a window is computed as a correlation instead of by running sums.
 
-    Running sums take more time for a small window. They also do for a window wider than the image, because each row then
-    has the border of the window.
+    Running sums take more time for a small window. They also do for a window wider than the image, because each row
+    then has the border of the window.
     """
     return max(sizes) <= SMALL_MEAN or (shape[1] < sizes[1] and math.prod(sizes) <= _MOST_PRODUCTS)
 

@@ -65,7 +65,8 @@ pub(crate) fn filter_parts<T: Pixel, U: Pixel>(
     Ok(())
 }
 
-/// Copies the channels of each part of `source` to the memory of that part in `to`. A thread copies bands of `rows` rows.
+/// Copies the channels of each part of `source` to the memory of that part in `to`. A thread copies bands of `rows`
+/// rows.
 fn cut_parts<T: Pixel>(source: &[T], to: &mut [T], shape: Shape, parts: &[Part], rows: usize) -> Result<()> {
     let Shape { width, height, channels, source_pitch, .. } = shape;
     let pixels = width * height;

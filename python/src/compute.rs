@@ -37,24 +37,24 @@ pub(crate) fn pool() -> PyResult<Arc<ThreadPool>> {
     Ok(pool)
 }
 
-/// One line about the CPU that computes, with the number of threads of the module's pool. Outside of a pool, rayon would
-/// start its global pool.
+/// One line about the CPU that computes, with the number of threads of the module's pool. Outside of a pool, rayon
+/// would start its global pool.
 pub(crate) fn describe_cpu() -> PyResult<String> {
     Ok(faltung::with_pool(&pool()?, || faltung::Device::cpu().describe()))
 }
 
 /// Runs `job`, which makes `work` multiply-adds. All but very short jobs run without the GIL.
 ///
-/// A job runs on the calling thread and on those of the pool. A long job runs on those of the pool alone, and ends early
-/// when a signal handler raises an exception.
+/// A job runs on the calling thread and on those of the pool. A long job runs on those of the pool alone, and ends
+/// early when a signal handler raises an exception.
 ///
 /// # Errors
 /// Those of the job, and what a signal handler raises.
 pub(crate) fn compute(py: Python<'_>, work: usize, job: impl FnOnce() -> faltung::Result<()> + Send) -> PyResult<()> {
     let pool = pool()?;
     if work < faltung::nd::SERIAL {
-        // Short jobs need the module's pool, too, because rayon's global pool has no threads in a child of `fork`. For the
-        // same reason the loops of a job are those of `faltung::parallel`.
+        // Short jobs need the module's pool, too, because rayon's global pool has no threads in a child of `fork`. For
+        // the same reason the loops of a job are those of `faltung::parallel`.
         return faltung::with_pool(&pool, job).map_err(exception);
     }
     if work < LONG {

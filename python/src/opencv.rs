@@ -28,8 +28,8 @@ const KEPT: usize = 16;
 /// The filters that were prepared last.
 type Known = Recent<Arc<(Request, Prepared)>, KEPT>;
 
-/// The prepared filters of this process. A child of `fork` begins without any and leaks those of the parent: a thread of
-/// the parent may have held their lock at the fork.
+/// The prepared filters of this process. A child of `fork` begins without any and leaks those of the parent: a thread
+/// of the parent may have held their lock at the fork.
 fn known() -> &'static Known {
     static LATEST: AtomicPtr<(u32, Known)> = AtomicPtr::new(std::ptr::null_mut());
     let generation = forks::generation();

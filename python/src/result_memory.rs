@@ -1,8 +1,8 @@
 //! Memory of large results, kept for the next result of the same size.
 //!
-//! The system clears each page of new memory, which takes a third of the time of a small filter of a large array. So this
-//! module allocates the memory of large results, by NumPy's interface for allocators (NEP 49), and keeps it when they are
-//! freed. The system may take kept pages as soon as it lacks memory (`MADV_FREE`).
+//! The system clears each page of new memory, which takes a third of the time of a small filter of a large array. So
+//! this module allocates the memory of large results, by NumPy's interface for allocators (NEP 49), and keeps it when
+//! they are freed. The system may take kept pages as soon as it lacks memory (`MADV_FREE`).
 
 use std::alloc::{self, Layout};
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 
-/// Results of at least this many bytes are large. The memory of smaller ones glibc itself keeps, after the first of them.
-/// Only Linux can take kept pages, so elsewhere no result is large.
+/// Results of at least this many bytes are large. The memory of smaller ones glibc itself keeps, after the first of
+/// them. Only Linux can take kept pages, so elsewhere no result is large.
 pub(crate) const LARGE: usize = if cfg!(target_os = "linux") { 32 << 20 } else { usize::MAX };
 
 /// The most bytes that are kept.
@@ -91,7 +91,8 @@ fn blocks() -> MutexGuard<'static, Blocks> {
 }
 
 impl Blocks {
-    /// A kept block of this size, or a new one. The newest kept block is taken, of which the system has the fewest pages.
+    /// A kept block of this size, or a new one. The newest kept block is taken, of which the system has the fewest
+    /// pages.
     fn take(&mut self, bytes: usize) -> Option<Block> {
         if let Some(index) = self.kept.iter().rposition(|block| block.layout.size() == bytes) {
             return Some(self.kept.remove(index));

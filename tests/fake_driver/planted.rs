@@ -258,8 +258,8 @@ fn blocking_streams_are_ordered() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Begins the capture of a stream, calls `work` on another thread, and ends the capture. Returns the status of `work` and
-/// that of the end.
+/// Begins the capture of a stream, calls `work` on another thread, and ends the capture. Returns the status of `work`
+/// and that of the end.
 fn during_a_capture(
     context: &Context,
     stream: &Stream,

@@ -95,7 +95,8 @@ impl<'a> Library<'a> {
         unsafe { Stream::from_raw(self.device, self.stream.cast::<c_void>()) }.map_err(words)
     }
 
-    /// Enqueues a filter on an image without gaps between rows. Returns the prepared filter and the memory of the result.
+    /// Enqueues a filter on an image without gaps between rows. Returns the prepared filter and the memory of the
+    /// result.
     fn filter(
         &self,
         filter: &Filter,
@@ -128,8 +129,8 @@ fn borrowed(
 
 const HEIGHT: usize = 29;
 
-/// Width, values between two rows, values before the first row. Some rows have the alignment that the kernels want, others
-/// do not.
+/// Width, values between two rows, values before the first row. Some rows have the alignment that the kernels want,
+/// others do not.
 pub(crate) const LAYOUTS: [(usize, usize, usize); 4] = [(64, 0, 0), (41, 0, 0), (41, 23, 0), (64, 8, 1)];
 
 fn of_all_handles(device: &Device) -> Checked {
@@ -305,8 +306,8 @@ fn primary_context(device: &Device) -> Checked {
     driver("release", unsafe { sys::cuDevicePrimaryCtxRelease_v2(number as i32) })
 }
 
-/// Device memory that `faltung` allocates for another library: what [`AddressInfo`](faltung::AddressInfo) says of it, and
-/// copies and fills in stream order.
+/// Device memory that `faltung` allocates for another library: what [`AddressInfo`](faltung::AddressInfo) says of it,
+/// and copies and fills in stream order.
 fn device_memory(device: &Device) -> Checked {
     static ORDINARY: u8 = 0;
     let number = device.gpu().ok_or("a CUDA device")?.number;

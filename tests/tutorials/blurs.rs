@@ -1,4 +1,4 @@
-//! ROCm's box blur, three ways, on all borders; and against SciPy.
+//! ROCm's box blur by three methods, on all borders, and compared with SciPy.
 
 use std::path::PathBuf;
 
@@ -129,7 +129,7 @@ impl Case {
     }
 }
 
-/// Pixels at most one unit off.
+/// Checks that pixels are at most one unit off.
 fn within_a_unit(what: &str, found: &[u8], expected: &[f64]) -> Result<(), Failed> {
     if found.len() != expected.len() {
         return Err(format!("{what}: {} values instead of {}", found.len(), expected.len()).into());
@@ -205,7 +205,8 @@ fn tutorial() -> Result<(Case, Vec<f64>), Failed> {
     Ok((Case { image, size: (600, 400), mask: (200, 200) }, expected))
 }
 
-/// Within 1 unit of SciPy; the exact ways within half a unit, and what the file is rounded by.
+/// The tutorial's method is within 1 unit of SciPy. The exact methods are within half a unit and the rounding of the
+/// file.
 pub(crate) fn scipy(device: &Device, _: u64) -> Result<(), Failed> {
     let (case, expected) = tutorial()?;
     let launcher = launcher(device)?;

@@ -42,7 +42,7 @@ impl Ended {
     }
 }
 
-/// Each, quickly: right answers, tables, pictures in the default folder.
+/// Each tutorial with `--quick`: right answers, tables, pictures in the default folder.
 pub(crate) fn on_the_cpu() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     for tutorial_of in Tutorial::ALL {

@@ -6,8 +6,8 @@ use faltung::{AnyImage, Image, Pixel, PixelType, Result, for_pixel_type, white};
 /// ITU-R BT.709).
 const LUMINANCE: [f32; 3] = [0.2125, 0.7154, 0.0721];
 
-/// A picture in grey. Integers become 0 to 1, floating-point values stay; of colours the luminance is taken as stored,
-/// without undoing the gamma; alpha is left out.
+/// A picture in grey. Integers become 0 to 1, floating-point values stay. Colours become the luminance of the stored
+/// values, without a conversion to linear light. Alpha is left out.
 ///
 /// ```
 /// use faltung::Image;

@@ -38,8 +38,8 @@ impl Library {
 
     /// Whether work on the library's current stream needs no reference to its arrays.
     ///
-    /// The library then reuses freed memory for later work of that stream alone. Numba frees memory by the driver, which
-    /// waits for the work.
+    /// The library then reuses freed memory for later work of that stream alone. Numba frees memory by the driver,
+    /// which waits for the work.
     pub(super) fn frees_in_stream_order(self) -> bool {
         self != Self::Other
     }

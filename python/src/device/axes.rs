@@ -20,8 +20,8 @@ pub(super) const MOST_AXES: usize = 4;
 
 /// Filters `input` along several axes, one after the other, into `output`, an array of the same shape.
 ///
-/// Returns False, and does nothing, where the arrays overlap, or their library gives new arrays another stream. Sums are
-/// of `float32` if source and result are, unless `exact` is true.
+/// Returns False, and does nothing, where the arrays overlap, or their library gives new arrays another stream. Sums
+/// are of `float32` if source and result are, unless `exact` is true.
 #[pyfunction]
 pub(super) fn device_filter_axes(
     input: &Bound<'_, DeviceArray>,
@@ -35,9 +35,9 @@ pub(super) fn device_filter_axes(
 
 /// Filters an array along each of its axes into ``output``, or into a new array of its library.
 ///
-/// ``filter`` is an array of weights, or the size of a mean; its origin is 0. ``output`` is None or an array of the same
-/// shape and type that shares no memory with the input. ``mode`` is the code of a mode, ``cval`` the value outside for
-/// "constant". For arrays on no device and for other arguments it returns None and does nothing.
+/// ``filter`` is an array of weights, or the size of a mean; its origin is 0. ``output`` is None or an array of the
+/// same shape and type that shares no memory with the input. ``mode`` is the code of a mode, ``cval`` the value outside
+/// for "constant". For arrays on no device and for other arguments it returns None and does nothing.
 #[pyfunction]
 pub(super) fn filter_all_axes<'py>(
     array: &Bound<'py, PyAny>,
@@ -156,8 +156,8 @@ fn another_like<'py>(array: &Bound<'py, DeviceArray>) -> PyResult<Bound<'py, Dev
 
 /// The separable window of two filters along both axes of a picture, with its mode and its value outside.
 ///
-/// None for other filters, and if their borders differ. None also for a constant other than 0: outside, the second filter
-/// reads the constant, but a window reads there what the first filter makes of it.
+/// None for other filters, and if their borders differ. None also for a constant other than 0: outside, the second
+/// filter reads the constant, but a window reads there what the first filter makes of it.
 fn picture_filter(filters: &[(Kind, Lines)]) -> Option<(Window, BorderMode, f64)> {
     let [(Kind::Weights(first), of_first), (Kind::Weights(second), of_second)] = filters else { return None };
     let ((column, of_column), (row, of_row)) = match (of_first.axis, of_second.axis) {

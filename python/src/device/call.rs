@@ -69,8 +69,8 @@ pub(crate) fn open(py: Python<'_>, number: usize) -> PyResult<Device> {
 /// The stream with this handle, which another library owns.
 fn stream(device: &Device, handle: usize) -> faltung::Result<Stream> {
     // SAFETY: the handle is the current stream of a library, or the one that an array names. Its owner keeps it open
-    // during the call. The images of the call own no memory, and only events outlive the call. A call takes place in one
-    // thread.
+    // during the call. The images of the call own no memory, and only events outlive the call. A call takes place in
+    // one thread.
     unsafe { Stream::from_raw(device, std::ptr::with_exposed_provenance_mut(handle)) }
 }
 

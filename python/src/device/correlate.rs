@@ -145,8 +145,8 @@ pub(super) fn correlate2d_f32(
 ///
 /// ``weights`` is a NumPy array of ``float64`` with two axes, ``output`` None or an array of the same shape and type
 /// that shares no memory with the input, ``mode`` a name of SciPy's, ``cval`` the value outside for "constant",
-/// ``origin`` the origin of both axes. Returns None, and does nothing, for arrays on no device, for other arguments, and
-/// for ``float32`` where `correlate2d_f32` returns False.
+/// ``origin`` the origin of both axes. Returns None, and does nothing, for arrays on no device, for other arguments,
+/// and for ``float32`` where `correlate2d_f32` returns False.
 ///
 /// Raises what `wrap` raises, ``MemoryError``, ``RuntimeError`` with the driver's text.
 #[pyfunction]

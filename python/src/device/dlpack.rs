@@ -243,8 +243,8 @@ impl Managed {
 
 impl Drop for Managed {
     fn drop(&mut self) {
-        // The deleter may run Python code, so this thread must be attached to the interpreter. After the interpreter has
-        // ended, the deleter is not called.
+        // The deleter may run Python code, so this thread must be attached to the interpreter. After the interpreter
+        // has ended, the deleter is not called.
         let _ = Python::try_attach(|_py| {
             // SAFETY: the tensor was taken out of its capsule, so this is the only call of its deleter.
             unsafe {

@@ -1,4 +1,4 @@
-//! A small crate of kernels, built for real: in a folder with a name that needs quotes, twice at once, with a warning.
+//! Builds a small crate of kernels: in a folder whose name needs quotes, twice at once, with a warning.
 //!
 //! Ignored by default, because it compiles `core`, for which it needs `cargo xtask setup`. `cargo xtask ci` runs it
 //! when the PTX's stamp is stale: `cargo test -p cuda_builder --test small_crate -- --ignored`.

@@ -183,7 +183,8 @@ impl Allocation {
         plain ^ atomic.rotate_left(1)
     }
 
-    /// The name of the element at a byte of the allocation, such as `result[17]` or `result[17], byte 2 of the element`.
+    /// The name of the element at a byte of the allocation, such as `result[17]` or `result[17], byte 2 of the
+    /// element`.
     pub(crate) fn describe(&self, offset: u64) -> String {
         let element = format!("{}[{}]", self.name, offset / self.element);
         match offset % self.element {

@@ -31,7 +31,8 @@ use crate::turns::Turns;
 use crate::wait::{Wait, exchange, lanes, same};
 use crate::warp::{Class, Warp};
 
-/// Memory that a runner reserves. The runner frees it when the host has no more, because unwinding the fibers needs some.
+/// Memory that a runner reserves. The runner frees it when the host has no more, because unwinding the fibers needs
+/// some.
 const SPARE_BYTES: usize = 64 * 1024;
 
 /// A round runs each thread of a block until it waits. After so many rounds without a change of memory, threads that

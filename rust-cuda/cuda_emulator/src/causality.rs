@@ -1,7 +1,7 @@
 //! The order that releases and acquires make between threads.
 //!
-//! A thread *knows* the accesses that are ordered before its next one: its own, and some of other threads. Accesses that
-//! it knows do not race with its next one. Knowledge spreads in three ways:
+//! A thread *knows* the accesses that are ordered before its next one: its own, and some of other threads. Accesses
+//! that it knows do not race with its next one. Knowledge spreads in three ways:
 //!
 //! - An atomic write that releases stores the thread's knowledge at the element. An atomic read of the element that
 //!   acquires adds this knowledge to that of its thread.
@@ -12,9 +12,9 @@
 //! An atomic update of an element keeps the knowledge that earlier writes have stored there. A plain atomic store
 //! replaces it.
 //!
-//! A `fence.sc` orders more: also a fence of one thread, a barrier, and then the write by another thread. The same holds
-//! for a read, a barrier, and then the fence of another thread. The reason is the single order of all `fence.sc`. If the
-//! second fence came first in it, the read would come before the write that it reads from.
+//! A `fence.sc` orders more: also a fence of one thread, a barrier, and then the write by another thread. The same
+//! holds for a read, a barrier, and then the fence of another thread. The reason is the single order of all `fence.sc`.
+//! If the second fence came first in it, the read would come before the write that it reads from.
 //!
 //! # Precision
 //! - Knowledge of a thread holds until its next barrier. Accesses that it makes after the release and before the

@@ -64,8 +64,8 @@ fn a_misaligned_access_to_shared_memory() {
 
 /// The first threads of two warps access one element of shared memory, one after the other. Each writes or reads.
 ///
-/// The second thread waits in a loop until the first one is done. A relaxed atomic access to global memory tells it. This
-/// orders the two accesses in time, but not in the memory model.
+/// The second thread waits in a loop until the first one is done. A relaxed atomic access to global memory tells it.
+/// This orders the two accesses in time, but not in the memory model.
 #[kernel]
 pub unsafe fn two_accesses(turn: GlobalMut<u32>, first_writes: u32, second_writes: u32, barrier: u32) {
     let cell = Shared::<u32>::dynamic();

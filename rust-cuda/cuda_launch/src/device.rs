@@ -244,8 +244,8 @@ impl Device {
 
     /// Sets a constant array of a crate of kernels, such as one that `constant!` declares.
     ///
-    /// `module` is the [`module`](Ptx::module) of the PTX: the name of the crate, or the path of a module of it. On a GPU
-    /// the PTX must be loaded before. The values fill the array from its start on. The elements behind them stay.
+    /// `module` is the [`module`](Ptx::module) of the PTX: the name of the crate, or the path of a module of it. On a
+    /// GPU the PTX must be loaded before. The values fill the array from its start on. The elements behind them stay.
     ///
     /// # Errors
     /// [`Error::Length`] for more values than the array holds; [`Error::NotLoaded`], [`Error::NoConstant`],
@@ -338,8 +338,8 @@ impl Device {
         }
     }
 
-    /// The time in milliseconds that a GPU takes for the kernels that `work` launches. On the emulator it is the time of
-    /// the host, which says nothing about a GPU.
+    /// The time in milliseconds that a GPU takes for the kernels that `work` launches. On the emulator it is the time
+    /// of the host, which says nothing about a GPU.
     ///
     /// # Errors
     /// Those of `work`, [`Error::Driver`].

@@ -7,8 +7,10 @@ use kernels_gpu::registry::{Entry, Grid, MaskForm, MaskSize, entries};
 use super::{BORDERS, Case, Content};
 use faltung::{Border, Operation, PixelFormat, PixelType};
 
-/// Images on either side of the tile boundaries of the variants with wide tiles, and some so wide that there are blocks
-/// without an edge; with all masks that those are made for, and others. Each mask is separable once and once not.
+/// Cases for variants with wide tiles.
+///
+/// The images lie on either side of the tile boundaries. Some are so wide that there are blocks without an edge. The
+/// masks are all that these variants are made for, and others. Each is separable twice, and twice not.
 pub(super) fn wide(seed: u64) -> Vec<Case> {
     const IMAGES: [(usize, usize); 10] =
         [(128, 8), (251, 33), (129, 23), (257, 31), (127, 9), (252, 7), (255, 32), (516, 40), (253, 1), (256, 16)];
@@ -16,7 +18,7 @@ pub(super) fn wide(seed: u64) -> Vec<Case> {
     let masks = odd.chain([(8, 6), (31, 31), (7, 12), (2, 33), (40, 1)]);
     let four_times = masks.flat_map(|mask| [(mask, false), (mask, true), (mask, false), (mask, true)]).enumerate();
     let case = |(turn, (mask, separable)): (usize, ((usize, usize), bool))| Case {
-        // The second two of a mask are those without an edge on every side.
+        // The last two images of a mask have blocks without an edge.
         image: if turn % 4 < 2 { IMAGES[turn % IMAGES.len()] } else { (1028 + turn % 3, 24 + turn % 17) },
         mask,
         border: BORDERS[turn % BORDERS.len()],
@@ -31,8 +33,10 @@ pub(super) fn wide(seed: u64) -> Vec<Case> {
     four_times.map(case).collect()
 }
 
-/// The same for the square masks from 16 x 16 on for which a sliding window has kernels: strips with rows that have all
-/// of their sums; the last block of a row in its place, moved to the left, and with columns that are not aligned.
+/// Cases for sliding windows with square masks from 16 x 16 on.
+///
+/// The strips have rows that get all of their sums. The last block of a row is in its place, moved to the left, or has
+/// columns that are not aligned.
 pub(super) fn large_squares(seed: u64) -> Vec<Case> {
     const WIDTHS: [usize; 3] = [516, 513, 512];
     let of_windows = |entry: &&Entry| entry.side() >= 16 && entry.is_plane() && entry.variant.is_exact();
@@ -52,8 +56,7 @@ pub(super) fn large_squares(seed: u64) -> Vec<Case> {
     };
     let sides: Vec<_> = sides.collect();
     let mut cases: Vec<_> = sides.iter().copied().enumerate().map(case).collect();
-    // Low images in strips of 7 and 8 rows, of which the first rows of a mask lie above the image, or the last ones
-    // below, whole passes of them.
+    // Low images have strips of 7 and 8 rows. Whole passes over rows of the mask lie above or below the image.
     const HEIGHTS: [usize; 5] = [7, 13, 20, 28, 35];
     let low =
         sides.iter().filter(|&&side| side > 21).flat_map(|&side| HEIGHTS.map(|height| (side, height))).enumerate();
@@ -67,7 +70,7 @@ pub(super) fn large_squares(seed: u64) -> Vec<Case> {
     cases
 }
 
-/// Masks of the sizes that kernels of one `f32` a pixel are made for and that no other case has, on images a little
+/// Cases for kernels of one `f32` a pixel, with the sizes of masks that no other case has. The images are a little
 /// larger than a tile of the kernel.
 pub(super) fn other_sizes(seed: u64) -> Vec<Case> {
     /// Width and height of a mask, and whether it is separable.
@@ -77,7 +80,7 @@ pub(super) fn other_sizes(seed: u64) -> Vec<Case> {
         let separable = matches!(spec.mask_form, MaskForm::Factors(_));
         let tile = (entry.outputs(entry.example_mask()).0 as usize).max(128);
         match entry.mask {
-            // The odd sides up to 21 are those of other cases; with a separable mask, too.
+            // Other cases have the odd sides up to 21, with separable masks, too.
             MaskSize::Square(side @ (8 | 10 | 12 | 14 | 17..)) => Some((((side, side), separable), tile)),
             MaskSize::Class(class) => Some((((spec.mask_class?.example)(class), separable), tile)),
             MaskSize::Any | MaskSize::Square(_) => None,
@@ -85,7 +88,7 @@ pub(super) fn other_sizes(seed: u64) -> Vec<Case> {
     });
     let masks: BTreeSet<_> = masks.collect();
     let case = |(number, (((width, height), separable), tile)): (usize, (Kind, usize))| Case {
-        // The largest masks take every variant long.
+        // The largest masks have small images, because every variant takes long for them.
         image: if width < 60 { (tile + 1 + number % 5, 35 + number % 3) } else { (24, 20) },
         mask: (width as usize, height as usize),
         border: BORDERS[number % BORDERS.len()],
@@ -100,9 +103,10 @@ pub(super) fn other_sizes(seed: u64) -> Vec<Case> {
     masks.into_iter().enumerate().map(case).collect()
 }
 
-/// The same for images of other values than one `f32`, whose kernels have tiles of 128 and 256 of them: of each type,
-/// side of a mask and number of channels two that have blocks without an edge, in strips that have rows with all of
-/// their sums, and three small ones.
+/// Cases for images of other values than one `f32`, whose kernels have tiles of 128 and 256 values.
+///
+/// Each type, side of a mask and number of channels has five images. Two have blocks without an edge, and strips with
+/// rows that get all of their sums. Three are small.
 pub(super) fn wide_values(seed: u64) -> Vec<Case> {
     const WIDTHS: [usize; 7] = [251, 256, 257, 5, 515, 129, 258];
     const BORDERS: [Border; 7] = [
@@ -128,7 +132,8 @@ pub(super) fn wide_values(seed: u64) -> Vec<Case> {
                 (WIDTHS[number % WIDTHS.len()].div_ceil(channels), 5 * number % 29 + 1)
             },
             mask: (side, side),
-            // A step of 5 cases from kind to kind, and of 1 within: 7 borders meet all.
+            // From kind to kind there are 5 cases. 5 and 7 have no common divisor, so each of the 7 borders meets each
+            // kind.
             border: BORDERS[number % BORDERS.len()],
             operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
             anchor: match turn {

@@ -1,4 +1,4 @@
-//! The one place where `host filter` meets the device: values in, values out.
+//! Runs the convolutions of `host filter` on a device, and estimates their times.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use faltung::{
 /// One convolution of a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Task {
-    /// Which of the filters.
+    /// The index of the filter.
     pub(super) filter: usize,
-    /// What lies outside, whatever the filter says.
+    /// The border. It replaces that of the filter.
     pub(super) border: Border,
     /// Whether the sums are exact, whatever accuracy the filter asks for.
     pub(super) exact: bool,
@@ -21,7 +21,7 @@ pub(super) struct Task {
     pub(super) sums: bool,
 }
 
-/// What a convolution is made ready for.
+/// What a convolution is prepared for.
 #[derive(Clone, Copy, Debug)]
 struct Key {
     task: Task,
@@ -31,7 +31,7 @@ struct Key {
 }
 
 impl Key {
-    /// Whether one convolution serves both. A border of NaN is the same as itself.
+    /// Whether one convolution serves both keys. A border of NaN equals itself.
     fn is_same(&self, other: &Self) -> bool {
         let Self { task: Task { filter, border, exact, sums }, width, height, format } = *self;
         border.is_same(other.task.border)
@@ -40,7 +40,7 @@ impl Key {
     }
 }
 
-/// Sizes of pictures whose convolutions are kept ready. Those of one batch mostly have one or two: landscape and
+/// Prepared convolutions are kept for this many sizes of pictures. Most batches have one or two: landscape and
 /// portrait.
 const MOST_SIZES: usize = 4;
 
@@ -49,26 +49,26 @@ pub(super) struct Compute<'device> {
     device: &'device Device,
     filters: &'device [Filter],
     variant: VariantChoice,
-    /// What ran last comes last.
+    /// The prepared convolutions. The one that ran last comes last.
     ready: Vec<(Key, Prepared)>,
-    /// Seconds for each value with each of the filters, once measured.
+    /// For each filter the seconds that a value takes. None until they are measured.
     paces: Vec<Option<f64>>,
-    /// What is to be said of the convolution that was made ready last.
+    /// A note for the user about the convolution that was prepared last.
     note: Option<String>,
-    /// Those that compute in the place of the device should that be lost, in this order.
+    /// The devices that replace this one if it is lost, in this order.
     replacements: VecDeque<&'device Device>,
-    /// Why the device was given up.
+    /// The error that ended the device before this one.
     lost: Option<Error>,
 }
 
 impl<'device> Compute<'device> {
-    /// Fails for what is wrong with the variant on this device whatever the picture.
+    /// Fails if the device can't run the variant on any picture.
     pub(super) fn new(
         device: &'device Device,
         filters: &'device [Filter],
         variant: VariantChoice,
     ) -> faltung::Result<Self> {
-        // What a variant refuses else depends on the picture's values and channels.
+        // Other errors depend on the values and the channels of a picture.
         for filter in filters {
             if let Err(error @ Error::NeedsGpu { .. }) = device.plan(&Problem::new(1, 1, filter)?, variant) {
                 return Err(error);
@@ -79,8 +79,8 @@ impl<'device> Compute<'device> {
         Ok(Self { device, filters, variant, ready, paces, note: None, replacements, lost: None })
     }
 
-    /// Has the first of these devices compute all that is left should the device be lost, and the next one should that
-    /// be lost. A variant that was asked for by name keeps the device.
+    /// Sets the devices that replace this one if it is lost, one after the other. With a variant that was asked for by
+    /// name there is no replacement.
     pub(super) fn replaced_by(self, devices: impl IntoIterator<Item = &'device Device>) -> Self {
         if self.variant.named().is_some() {
             return self;
@@ -88,12 +88,12 @@ impl<'device> Compute<'device> {
         Self { replacements: devices.into_iter().collect(), ..self }
     }
 
-    /// Why a device was given up, once, and the device that computes in its place.
+    /// The error of a device that was lost, and the device that replaces it. Each loss is returned once.
     pub(super) fn take_loss(&mut self) -> Option<(Error, &'device Device)> {
         self.lost.take().map(|error| (error, self.device))
     }
 
-    /// The image, filtered: on the device, or on its next replacement once that is lost.
+    /// Filters an image on the device. If that is lost, filters it on the next replacement.
     pub(super) fn run<T: Pixel, U: Pixel>(&mut self, task: Task, image: &Image<T>) -> faltung::Result<Image<U>> {
         loop {
             let error = match self.run_on_device(task, image) {
@@ -124,15 +124,15 @@ impl<'device> Compute<'device> {
         Ok(result)
     }
 
-    /// What ran last.
+    /// The problem of the convolution that ran last.
     ///
     /// # Panics
-    /// If nothing did.
+    /// If none has run.
     pub(super) fn problem(&self) -> &Problem {
         self.ready.last().expect("something ran").1.problem()
     }
 
-    /// The convolution for pictures of this kind, from those that are ready, or made so.
+    /// The convolution for pictures of this kind. It is prepared if it is not there yet.
     fn ready(&mut self, key: Key) -> faltung::Result<&Prepared> {
         let found = self.ready.iter().position(|(ready, _)| ready.is_same(&key));
         let last = match found {
@@ -153,7 +153,7 @@ impl<'device> Compute<'device> {
         if task.sums {
             filter = filter.scale(1.0).offset(0.0);
         }
-        // A variant that was asked for by name computes all of it.
+        // A variant that was asked for by name computes all steps, exact or not.
         if task.exact && self.variant.named().is_none() {
             filter = filter.accuracy(Accuracy::Exact);
         }
@@ -164,25 +164,25 @@ impl<'device> Compute<'device> {
             Err(error) => matches!(error, Error::DeviceMemory { .. }),
         };
         if short && !self.ready.is_empty() {
-            // What is kept for other sizes may be what is in the way.
+            // The convolutions for other sizes may hold the memory that is missing.
             drop(convolution);
             self.ready.clear();
             convolution = self.device.prepare_or_cpu(&problem, self.variant);
         }
         let convolution = convolution?;
-        // What was said of another convolution of the picture stays.
+        // A note about another convolution of the picture stays.
         self.note = convolution.note().or(self.note.take());
         Ok(convolution)
     }
 
-    /// What is to be said of how the last picture was computed, once for pictures of one kind.
+    /// A note on how the last picture was computed, once for pictures of one kind.
     pub(super) fn take_note(&mut self) -> Option<String> {
         self.note.take()
     }
 
-    /// About how long a picture will take; None if it is clear without measuring that it is not long.
+    /// About how long a picture will take. None if it is little work, which needs no measurement.
     ///
-    /// The time for a value is that of the last picture that took long enough to tell, or else that of a [trial]. In
+    /// The time for a value is that of the last picture that took long enough to measure, or else that of a [trial]. If
     /// `planes`, the filters get values of `f32` and have exact sums, as a computation of several steps needs them.
     pub(super) fn expected(&mut self, pixels: &AnyImage, output: PixelType, planes: bool) -> Option<Duration> {
         let values = count(pixels);
@@ -243,8 +243,8 @@ fn count(pixels: &AnyImage) -> f64 {
     [pixels.width(), pixels.height(), pixels.channels()].into_iter().map(|side| side as f64).product()
 }
 
-/// What the filters get and give, in planes of `f32` or from type to type, and whether their sums are exact whatever
-/// class was asked for.
+/// The format of the filters' images and results, and whether their sums are exact in every class. If `planes`, images
+/// and results are planes of `f32`.
 fn format_of(pixels: &AnyImage, output: PixelType, planes: bool) -> (PixelFormat, bool) {
     let (channels, input) = (pixels.channels(), pixels.pixel_type());
     let exact = planes && (input, output) != (PixelType::F32, PixelType::F32);
@@ -254,9 +254,9 @@ fn format_of(pixels: &AnyImage, output: PixelType, planes: bool) -> (PixelFormat
 
 /// Seconds for each value, measured with a small image in a fraction of a second.
 ///
-/// Where all products of the mask are computed, the image is filtered with a part of it. The time grows with the number
-/// of coefficients. The other methods of the CPU have no such rule. They are timed with the whole mask, and with an
-/// image of twice its size or more.
+/// Where all products of the mask are computed, the time grows with the number of coefficients. So the image is
+/// filtered with a part of the mask. The other methods of the CPU have no such rule. They are timed with the whole
+/// mask, and with an image of twice its size or more.
 pub(super) fn trial(
     device: &Device,
     filter: &Filter,
@@ -278,16 +278,16 @@ pub(super) fn trial(
             return pace(&convolution);
         }
     }
-    // Of a part, the CPU would take another method than the direct sum, unless that is all that it has.
+    // The CPU might take another method for a part of the mask. In this class and format it has the direct sum alone.
     let exact = PixelFormat { input: PixelType::F32, output: PixelType::F32, ..format };
     let (format, accuracy) =
         if is_cpu { (exact, Accuracy::Exact) } else { (format, Problem::new(1, 1, filter)?.accuracy()) };
-    // A part of a mask is separable if the whole is, so that the same variant computes.
+    // A part of a separable mask is separable, so the GPU takes the same variant for both.
     let (width, height) = (whole.width().min(LARGEST_MASK), whole.height().min(LARGEST_MASK));
     let part = (0..height).flat_map(|k| (0..width).map(move |l| whole.at(k, l))).collect();
     let part = Filter::new(Mask::new(width, height, part)?).accuracy(accuracy);
     let enough = if is_cpu { LONG_ENOUGH / 10 } else { LONG_ENOUGH };
-    // Several blocks for each thread: with fewer, some would have nothing to do.
+    // The image has several blocks for each thread, so that all threads have work.
     let mut side = if width * height < 100 { 128 } else { 64 };
     loop {
         let convolution = small(&part, side, format)?;
@@ -299,7 +299,7 @@ pub(super) fn trial(
     }
 }
 
-/// Seconds for each value of a gradient with noise, measured.
+/// Measures the seconds for each value of a gradient with noise.
 fn pace(convolution: &Prepared) -> faltung::Result<f64> {
     for_pixel_type!(convolution.problem().format().input, T => pace_of::<T>(convolution))
 }
@@ -307,8 +307,8 @@ fn pace(convolution: &Prepared) -> faltung::Result<f64> {
 fn pace_of<T: Pixel>(convolution: &Prepared) -> faltung::Result<f64> {
     let problem = convolution.problem();
     let PixelFormat { channels, output, .. } = problem.format();
-    // The CPU computes again what is close to half of a whole number. In a picture, this is a small part. In an even
-    // image, or in one whose mean is such a number everywhere, it would be nothing or all.
+    // The CPU recomputes results that are close to half of a whole number. In a picture, these are few. In a uniform
+    // image they would be none or all.
     let count = problem.values();
     let noise = |i: usize| ((i as u32).wrapping_mul(2_654_435_761) >> 28) as usize;
     let values = (0..count).map(|i| T::from_f32((i * 240 / count + noise(i)) as f32)).collect();
@@ -318,10 +318,10 @@ fn pace_of<T: Pixel>(convolution: &Prepared) -> faltung::Result<f64> {
         convolve(convolution, &image, output)?;
         Ok(start.elapsed())
     };
-    // The first one warms up: threads start, memory is touched for the first time.
+    // The first run warms up: it starts threads and accesses memory for the first time.
     let begin = Instant::now();
     let mut fastest = run()?.min(run()?);
-    // Other programs disturb short ones more.
+    // Short runs are repeated, because other programs disturb them more.
     for _ in 0..4 {
         if begin.elapsed() < LONG_ENOUGH {
             fastest = fastest.min(run()?);
@@ -330,10 +330,10 @@ fn pace_of<T: Pixel>(convolution: &Prepared) -> faltung::Result<f64> {
     Ok(fastest.as_secs_f64().max(1e-9) / problem.values() as f64)
 }
 
-/// A time that says something about a rate.
+/// A run of this length measures a rate well.
 const LONG_ENOUGH: Duration = Duration::from_millis(20);
 
-/// Multiply-adds that are no matter of seconds on any such device.
+/// Multiply-adds that take less than some seconds on any device of this kind.
 fn little(device: &Device) -> f64 {
     match device.backend() {
         "emulator" => 1e6,

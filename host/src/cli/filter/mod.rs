@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     }
     let kept_before = found - jobs.len();
     if kept_before > 0 && jobs.is_empty() && failed.is_empty() && empty.is_empty() {
-        // No device is needed.
+        // Nothing is left to compute, so no device is opened.
         if !args.quiet {
             passed_over.iter().for_each(|line| output::message(format_args!("{line}")));
             say_kept(kept_before);
@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     // Opening a GPU takes about as long as decoding a large picture, so both run at once.
     let first = jobs.first().and_then(|job| ReadAhead::begin(job, args.overwrite));
     let cpu_is_first = match &jobs[..] {
-        // To open a GPU pays for many pictures.
+        // With several pictures the GPU is worth the time to open it.
         [job] if args.device.is_auto() && args.variant().named().is_none() => {
             // A decoder takes about four times the bytes of the values.
             first_done::reason_for_cpu(decoded_bytes(&job.input) / 4, &steps.filters)
@@ -141,7 +141,7 @@ fn computes<'a>(
     cpu: Option<&'a Device>,
 ) -> faltung::Result<Vec<Compute<'a>>> {
     let on = |number: usize| {
-        // The next one first, so that the work of a lost device does not always go to the same one.
+        // The next device comes first, so that lost devices do not all give their work to the same one.
         let others = (1..devices.len()).map(|step| &devices[(number + step) % devices.len()]);
         let compute = Compute::new(&devices[number], &steps.filters, args.variant())?;
         Ok(compute.replaced_by(others.chain(cpu)))
@@ -163,7 +163,7 @@ fn notes(args: &Args, device: &Device, reason: Option<&str>, filters: &[Filter])
     if args.device_memory.is_some() && device.backend() == "cpu" {
         notes.push("note: the CPU has no memory of its own: --device-memory says nothing to it".into());
     }
-    // Both are valid, and rarely intended.
+    // Coefficients and borders that are not finite are valid, but rarely intended.
     for mask in filters.iter().filter_map(|filter| filter.mask().ok()) {
         let odd = mask.coefficients().iter().filter(|value| !value.is_finite()).count();
         let all = mask.coefficients().len();

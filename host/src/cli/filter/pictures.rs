@@ -22,7 +22,7 @@ use super::progress::Progress;
 use super::saturation::Tally;
 use super::steps::Steps;
 
-/// A picture that a thread of its own reads ahead. Only the user of the picture waits for it.
+/// A picture that a thread of its own reads ahead.
 pub(super) struct ReadAhead {
     input: PathBuf,
     picture: JoinHandle<host::Result<Picture>>,
@@ -40,7 +40,7 @@ impl ReadAhead {
         if !is_wanted || !is_file || !(1..=MOST_BYTES).contains(&bytes) {
             return None;
         }
-        // Before others reserve: they would wait for this picture, and this picture for their memory.
+        // This reserves before other pictures do. Else they would wait for this picture, and it for their memory.
         let reserved = memory::try_reserve(bytes)?;
         let input = job.input.clone();
         // If no thread starts, the picture is read later.
@@ -58,7 +58,7 @@ pub(super) struct Pictures<'a> {
     kept: AtomicUsize,
     /// The picture that is read ahead.
     ahead: Mutex<Option<ReadAhead>>,
-    /// The lost metadata and the conversions that were reported.
+    /// The kinds of notes that were printed. Each is printed once.
     said: Mutex<BTreeSet<&'static str>>,
     /// The pictures whose values saturate.
     saturated: Tally,
@@ -78,7 +78,7 @@ impl<'a> Pictures<'a> {
         self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take_if(|read| read.input == job.input)
     }
 
-    /// The number of failed jobs whose result exists already, as was asked for.
+    /// The number of jobs whose result another process wrote during the run, and which count as kept.
     pub(super) fn kept(&self) -> usize {
         self.kept.load(Ordering::Relaxed)
     }
@@ -132,7 +132,7 @@ impl<'a> Pictures<'a> {
         {
             self.progress.say(format_args!("{}: computed {note}", job.name()));
         }
-        // Only plain scales alpha. Else it keeps its numbers.
+        // Alpha is converted like a colour with `plain` alone. Else it keeps its numbers.
         let of_alpha = if self.args.alpha == Some(Alpha::Plain) { output } else { picture.pixels.pixel_type() };
         let mut filtered = Picture { pixels: filtered, ..picture };
         if Format::of(&job.output)? == Format::Exr {
@@ -141,14 +141,14 @@ impl<'a> Pictures<'a> {
         Ok(filtered)
     }
 
-    /// Says what becomes of the pictures of one `kind`, once.
+    /// Prints a note on the pictures of one `kind`, once.
     fn say_once(&self, job: &Job, kind: &'static str, what: &str) {
         if self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(kind) {
             self.progress.say(format_args!("note: {}: {what}{}", job.name(), self.once()));
         }
     }
 
-    /// What ends a note that is not repeated.
+    /// The end of a note that is not repeated.
     fn once(&self) -> &'static str {
         if self.progress.is_of_several() { " (said of the first picture only)" } else { "" }
     }
@@ -287,7 +287,7 @@ impl Work for Pictures<'_> {
         Ok(())
     }
 
-    /// Every other picture would fail, too.
+    /// Whether every other picture would fail, too.
     fn is_final(&self, error: &anyhow::Error) -> bool {
         let is_lost = |error: &faltung::Error| matches!(error, faltung::Error::DeviceLost { .. });
         let within = |error: &Error| matches!(error, Error::Library(error) if is_lost(error));
