@@ -5,6 +5,8 @@
 //! reported as ignored, with the reason. HOST_TEST_CGROUP=require makes that a failure. The program is the one that
 //! cargo built, or `HOST_BIN`.
 
+mod places;
+
 use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -78,9 +80,13 @@ impl Group {
     /// Runs `host filter` on the CPU in the group.
     fn filter(&self, input: Stdio, args: &[&str]) -> Result<Output, Failed> {
         let script = r#"echo $$ > "$0/cgroup.procs" && exec "$@""#;
-        let host = std::env::var_os("HOST_BIN").map_or_else(|| env!("CARGO_BIN_EXE_host").into(), PathBuf::from);
         let mut shell = Command::new("sh");
-        shell.args(["-c", script]).arg(&self.group).arg(host).args(["filter", "--device", "cpu"]).args(args);
+        shell
+            .args(["-c", script])
+            .arg(&self.group)
+            .arg(places::program())
+            .args(["filter", "--device", "cpu"])
+            .args(args);
         Ok(shell.current_dir(self.place.path()).stdin(input).output()?)
     }
 

@@ -32,6 +32,7 @@ mod metadata;
 mod names;
 #[path = "cli/pictures.rs"]
 mod pictures;
+mod places;
 #[path = "cli/processes.rs"]
 mod processes;
 #[path = "cli/reference.rs"]
@@ -51,18 +52,7 @@ use faltung::{AnyImage, Image, Pixel};
 use host::files::{OverwritePolicy, Picture};
 use tempfile::TempDir;
 
-/// The program. A test that was moved to another machine finds it by `HOST_BIN`.
-fn program() -> PathBuf {
-    std::env::var_os("HOST_BIN").map_or_else(|| env!("CARGO_BIN_EXE_host").into(), PathBuf::from)
-}
-
-/// The folder of the test data. A test that was moved to another machine finds it by `HOST_TEST_DATA`.
-fn data() -> PathBuf {
-    match std::env::var_os("HOST_TEST_DATA") {
-        Some(folder) => folder.into(),
-        None => concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data").into(),
-    }
-}
+use places::{data, program};
 
 /// How a run ended.
 struct Ended {

@@ -9,6 +9,7 @@ mod fft_channels;
 mod golden;
 #[path = "reference/pictures.rs"]
 mod pictures;
+mod places;
 #[path = "reference/planes.rs"]
 mod planes;
 #[path = "reference/separable.rs"]

@@ -14,6 +14,7 @@ mod data;
 mod defects;
 #[path = "tutorials/images.rs"]
 mod images;
+mod places;
 #[path = "tutorials/program.rs"]
 mod program;
 mod seed;

@@ -109,6 +109,13 @@ impl<'a> Library<'a> {
         ready.run_into(&borrowed(source, 0, shape)?, &mut to, &self.handle()?).map_err(words)?;
         Ok((ready, result))
     }
+
+    /// Waits for the stream, and compares the result of a filter with the CPU's.
+    fn check(&self, filter: &Filter, image: &Image<f32>, result: &DeviceBuffer<f32>) -> Checked {
+        let found = self.read(result.as_device_ptr().as_raw(), result.len())?;
+        let right: Image<f32> = on_cpu(filter, image)?;
+        equal_values("the result", &found, right.values())
+    }
 }
 
 /// Prepares a filter for images of the device.
@@ -208,9 +215,7 @@ fn of_a_dropped_filter(device: &Device) -> Checked {
         let run = |filter| library.filter(filter, &image, &source).map(|(_, result)| result);
         let results: Result<Vec<_>, String> = filters.iter().map(run).collect();
         for (filter, result) in filters.iter().zip(results?) {
-            let found = library.read(result.as_device_ptr().as_raw(), result.len())?;
-            let right: Image<f32> = on_cpu(filter, &image)?;
-            equal_values(&format!("{side} x {side}"), &found, right.values())?;
+            library.check(filter, &image, &result).map_err(|error| format!("{side} x {side}: {error}"))?;
         }
     }
     Ok(())
@@ -233,9 +238,7 @@ fn beside_a_capture(device: &Device) -> Checked {
         })?;
         let (_ready, second) = library.filter(&filters[1], &image, &source)?;
         for (filter, result) in filters.iter().zip([first, second]) {
-            let found = library.read(result.as_device_ptr().as_raw(), result.len())?;
-            let right: Image<f32> = on_cpu(filter, &image)?;
-            equal_values(&format!("{side} x {side}"), &found, right.values())?;
+            library.check(filter, &image, &result).map_err(|error| format!("{side} x {side}: {error}"))?;
         }
     }
     Ok(())

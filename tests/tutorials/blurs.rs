@@ -1,7 +1,5 @@
 //! ROCm's box blur by three methods, on all borders, and compared with SciPy.
 
-use std::path::PathBuf;
-
 use faltung::{AnyImage, Device, Filter, Image, Mask, Operation};
 use host::files::Picture;
 use host::tutorial::launch::Launcher;
@@ -12,6 +10,7 @@ use kernels_gpu::tutorials::box_separable::{BoxSumColumns, BoxSumRows};
 use libtest_mimic::Failed;
 
 use crate::data::{launcher, pixels, same};
+use crate::places::data;
 
 /// An image, and a box: (width, height) of both.
 struct Case {
@@ -178,14 +177,6 @@ pub(crate) fn large_boxes(device: &Device, seed: u64) -> Result<(), Failed> {
         check(device, &Case { image: vec![255; size.0 * size.1], size, mask }, &[1])?;
     }
     Ok(())
-}
-
-/// The folder of the test data. A test that was moved to another machine finds it by `HOST_TEST_DATA`.
-fn data() -> PathBuf {
-    match std::env::var_os("HOST_TEST_DATA") {
-        Some(folder) => folder.into(),
-        None => concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data").into(),
-    }
 }
 
 /// The photograph in grey with the tutorial's mask, and SciPy's answer, as the README beside it says.

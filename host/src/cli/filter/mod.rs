@@ -56,16 +56,9 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     }
     // Opening a GPU takes about as long as decoding a large picture, so both run at once.
     let first = jobs.first().and_then(|job| ReadAhead::begin(job, args.overwrite));
-    let cpu_is_first = match &jobs[..] {
-        // With several pictures the GPU is worth the time to open it.
-        [job] if args.device.is_auto() && args.variant().named().is_none() => {
-            // A decoder takes about four times the bytes of the values.
-            first_done::reason_for_cpu(decoded_bytes(&job.input) / 4, &steps.filters)
-        }
-        _ => None,
-    };
-    let devices = if cpu_is_first.is_some() { vec![Device::cpu()] } else { args.open_devices()? };
-    let reason = cpu_is_first.as_deref().or(devices[0].reason());
+    let reason_for_cpu = reason_for_cpu(args, &jobs, &steps);
+    let devices = if reason_for_cpu.is_some() { vec![Device::cpu()] } else { args.open_devices()? };
+    let reason = reason_for_cpu.as_deref().or(devices[0].reason());
     let notes = if args.quiet { Vec::new() } else { notes(args, &devices[0], reason, &steps.filters) };
     let cpu = args.device.is_auto().then(Device::cpu);
     let computes = computes(args, &steps, &devices, cpu.as_ref()).or_usage()?;
@@ -106,25 +99,43 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     // Other processes may have written some of the results meanwhile.
     let kept_meanwhile = pictures.kept();
     let failed = failed.len() + summary.failed + summary.abandoned - kept_meanwhile;
-    let kept = kept_before + kept_meanwhile;
+    report_failures(failed, summary.abandoned, all, empty.len());
+    if !args.quiet {
+        if summary.done > 0 && all + empty.len() > 1 {
+            output::message(format_args!("{}", progress.summary(&summary)));
+        }
+        if kept_before + kept_meanwhile > 0 {
+            say_kept(kept_before + kept_meanwhile);
+        }
+    }
+    Ok(if failed > 0 || !empty.is_empty() || synced.is_err() { Outcome::SomeFailed } else { Outcome::Done })
+}
+
+/// Why `--device auto` takes the CPU for a single picture. None if it looks for a GPU.
+fn reason_for_cpu(args: &Args, jobs: &[Job], steps: &Steps) -> Option<String> {
+    match jobs {
+        [job] if args.device.is_auto() && args.variant().named().is_none() => {
+            // A decoder takes about four times the bytes of the values.
+            first_done::reason_for_cpu(decoded_bytes(&job.input) / 4, &steps.filters)
+        }
+        // With several pictures the GPU is worth the time to open it.
+        _ => None,
+    }
+}
+
+/// Prints how many of all pictures failed, and how many inputs were without any.
+fn report_failures(failed: usize, abandoned: usize, all: usize, empty: usize) {
     if failed > 0 && all > 1 {
-        let abandoned = match summary.abandoned {
+        let abandoned = match abandoned {
             0 => String::new(),
             count => format!(", {count} of them not begun because the device is lost"),
         };
         output::message(format_args!("{failed} of {all} pictures failed{abandoned}"));
     }
-    if !empty.is_empty() && all > 0 {
-        let (s, count) = (if empty.len() == 1 { "" } else { "s" }, empty.len());
-        output::message(format_args!("{count} input{s} gave no picture"));
+    if empty > 0 && all > 0 {
+        let s = if empty == 1 { "" } else { "s" };
+        output::message(format_args!("{empty} input{s} gave no picture"));
     }
-    if summary.done > 0 && all + empty.len() > 1 && !args.quiet {
-        output::message(format_args!("{}", progress.summary(&summary)));
-    }
-    if kept > 0 && !args.quiet {
-        say_kept(kept);
-    }
-    Ok(if failed > 0 || !empty.is_empty() || synced.is_err() { Outcome::SomeFailed } else { Outcome::Done })
 }
 
 /// Says how many results were not computed again.

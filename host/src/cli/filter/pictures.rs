@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use faltung::{AnyImage, PixelType, memory, white};
 use host::Error;
 use host::batch::Work;
@@ -153,6 +153,47 @@ impl<'a> Pictures<'a> {
         if self.progress.is_of_several() { " (said of the first picture only)" } else { "" }
     }
 
+    /// Checks that the format can hold the result. An error has a hint. `lacks_alpha` says that the picture has alpha,
+    /// and the format holds its colours alone.
+    fn check_format(&self, job: &Job, picture: &Picture, format: Format, lacks_alpha: bool) -> Result<()> {
+        let pixels = &picture.pixels;
+        let channels = pixels.channels();
+        format
+            .check_sides(&job.output, pixels.width(), pixels.height())
+            .map_err(|error| anyhow!("{error} (another extension helps)"))?;
+        let holds = |format: Format, pixel: PixelType| format.check(&job.output, pixel, channels);
+        let wanted = self.output_type(pixels);
+        let Err(error) = holds(format, wanted) else { return Ok(()) };
+        let types = [PixelType::U8, PixelType::U16, PixelType::F32];
+        if let Some(pixel) = types.into_iter().find(|&pixel| holds(format, pixel).is_ok()) {
+            let (from, to) = (white(pixels.pixel_type()), white(pixel));
+            let plain = if picture.content.has_alpha(channels) { " --alpha plain" } else { "" };
+            bail!(
+                "{error} (--output-type {} --scale {}{plain} helps if the values are 0 to {from}; or another extension)",
+                pixel.name(),
+                to / from
+            );
+        }
+        if lacks_alpha {
+            let other = if holds(Format::Png, wanted).is_ok() { ".png" } else { ".tif" };
+            bail!("{error} (alpha is not opaque everywhere; an extension with alpha helps, such as {other})");
+        }
+        bail!("{error} (another extension helps)")
+    }
+
+    /// Notes that the result's format makes colours multiplied by alpha, or divided by it.
+    fn note_alpha(&self, job: &Job, picture: &Picture, format: Format) {
+        let is_straight = picture.content.has_alpha(picture.pixels.channels()) && !picture.metadata.premultiplied;
+        if is_straight && format == Format::Exr {
+            self.say_once(job, "multiplied alpha", "colours are multiplied by alpha, because OpenEXR holds them so");
+        }
+        if picture.metadata.premultiplied && format.has_straight_alpha() {
+            let name = format.name();
+            let what = format!("colours are divided by alpha, because {name} does not hold them multiplied by it");
+            self.say_once(job, "straight alpha", &what);
+        }
+    }
+
     /// Reports the metadata that the result loses, each kind once.
     fn note_lost(&self, job: &Job, picture: &Picture, format: Format) {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -231,49 +272,12 @@ impl Work for Pictures<'_> {
                 self.say_once(job, "opaque alpha", &what);
             }
         }
-        let pixels = &picture.pixels;
-        format
-            .check_sides(&job.output, pixels.width(), pixels.height())
-            .map_err(|error| anyhow!("{error} (another extension helps)"))?;
-        format.check(&job.output, self.output_type(pixels), pixels.channels()).map_err(|error| {
-            let fits = |pixel: &PixelType| format.check(&job.output, *pixel, pixels.channels()).is_ok();
-            let types = [PixelType::U8, PixelType::U16, PixelType::F32];
-            match types.iter().find(|pixel| fits(pixel)) {
-                Some(pixel) => {
-                    let (from, to) = (white(pixels.pixel_type()), white(*pixel));
-                    let plain = if picture.content.has_alpha(channels) { " --alpha plain" } else { "" };
-                    anyhow!(
-                        "{error} (--output-type {} --scale {}{plain} helps if the values are 0 to {from}; or another \
-                         extension)",
-                        pixel.name(),
-                        to / from
-                    )
-                }
-                None if lacks_alpha => {
-                    let holds = |format: Format| format.check(&job.output, self.output_type(pixels), channels).is_ok();
-                    let other = if holds(Format::Png) { ".png" } else { ".tif" };
-                    anyhow!("{error} (alpha is not opaque everywhere; an extension with alpha helps, such as {other})")
-                }
-                None => anyhow!("{error} (another extension helps)"),
-            }
-        })?;
+        self.check_format(job, &picture, format, lacks_alpha)?;
         if !self.args.quiet {
             if let Some(more) = host::files::left_out(&job.input) {
                 self.progress.say(format_args!("note: {}: {more}", job.name()));
             }
-            let is_straight = picture.content.has_alpha(pixels.channels()) && !picture.metadata.premultiplied;
-            if is_straight && format == Format::Exr {
-                self.say_once(
-                    job,
-                    "multiplied alpha",
-                    "colours are multiplied by alpha, because OpenEXR holds them so",
-                );
-            }
-            if picture.metadata.premultiplied && format.has_straight_alpha() {
-                let name = format.name();
-                let what = format!("colours are divided by alpha, because {name} does not hold them multiplied by it");
-                self.say_once(job, "straight alpha", &what);
-            }
+            self.note_alpha(job, &picture, format);
             self.note_lost(job, &picture, format);
         }
         Ok(picture)
