@@ -104,7 +104,7 @@ pub(super) fn strips_of_values(device: DeviceChoice) -> Result<(), Failed> {
     strips_of::<f32>(device, Variant::SlidingWindow, &[3, 4], (5, 5), |random| random.f32() - 0.5)
 }
 
-/// The same for one type and mask.
+/// Compares strips of images of one type and mask.
 fn strips_of<T: faltung::Pixel>(
     device: DeviceChoice,
     variant: Variant,

@@ -346,7 +346,7 @@ fn jit_refuses() -> Result<(), Failed> {
     })
 }
 
-/// No device, an older one, one that is too old.
+/// A driver without a device, with an older device, and with a device that is too old.
 fn other_devices() -> Result<(), Failed> {
     cleanly("devices=0", |_| {
         assert!(matches!(Device::cuda(0), Err(faltung::Error::NoDevice { .. })));

@@ -300,7 +300,7 @@ pub(super) fn origin(size: usize, random: &mut fastrand::Rng) -> isize {
     if random.bool() { 0 } else { random.isize(-((size / 2) as isize)..=((size - 1) / 2) as isize) }
 }
 
-/// A shape of this many axes: small ones, and at times one that has blocks without a border.
+/// A random shape of this many axes. Most are small. Some have blocks without a border.
 fn shape(axes: usize, random: &mut fastrand::Rng) -> Vec<usize> {
     let most = [1, 700, 90, 16, 7, 5][axes];
     let mut shape: Vec<_> = (0..axes).map(|_| random.usize(1..=most)).collect();

@@ -51,7 +51,7 @@ pub(crate) const OF_CUDA: [&[Test]; 6] = [
     masks::OF_CUDA,
 ];
 
-/// The time after which a test counts as one that never ends. The slowest takes some seconds.
+/// A test that takes longer counts as one that never ends. The slowest test takes some seconds.
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// Runs a test on a device, which is dropped before this returns. A test that does not end fails.

@@ -24,7 +24,7 @@ const SET_UP: [&str; 4] = [
     "cargo new",
 ];
 
-/// Who runs a command of a page.
+/// What runs a command of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Runner {
     /// [`run`].
@@ -86,7 +86,7 @@ fn commands(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Who runs a command. None for an unknown command.
+/// What runs a command. None for an unknown command.
 fn runner(command: &str) -> Option<Runner> {
     let is_in = |list: &[&str]| list.iter().any(|known| command.starts_with(known));
     match command {

@@ -56,7 +56,7 @@ impl<I, O> State<I, O> {
         self.stopped || all || (self.abandoned && self.under_way == 0)
     }
 
-    /// The job, which was begun, is no longer under way.
+    /// Notes that a job that was under way has ended.
     fn ended(&mut self, job: usize) {
         self.under_way -= 1;
         self.bytes_under_way = self.bytes_under_way.saturating_sub(self.bytes[job]);

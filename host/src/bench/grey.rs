@@ -35,7 +35,7 @@ fn scaled<T: Pixel>(image: &Image<T>, white: f32) -> Result<Image> {
     Image::new(image.width(), image.height(), 1, values)
 }
 
-/// The luminance of a pixel of any channels.
+/// The luminance of a pixel of any number of channels.
 fn luminance<T: Pixel>(pixel: &[T]) -> f32 {
     match *pixel {
         [red, green, blue, ..] => {
@@ -47,8 +47,8 @@ fn luminance<T: Pixel>(pixel: &[T]) -> f32 {
     }
 }
 
-/// A picture in this type and number of channels: 1 is the luminance, 2 with alpha, 3 the colours, 4 with alpha. White
-/// is 255, 65,535 or 1; a picture without alpha is opaque.
+/// A picture in this type and number of channels: luminance (1), luminance and alpha (2), colours (3), colours and
+/// alpha (4). White is 255, 65,535 or 1. A picture without alpha is opaque.
 ///
 /// # Errors
 /// Those of [`Image::new`].

@@ -151,8 +151,10 @@ pub(super) fn wide_values(seed: u64) -> Vec<Case> {
     turns.map(case).collect()
 }
 
-/// The same for the tensor cores, which compute 64 rows of 128 values at a time: the masks that they have kernels for,
-/// and others; scaled so that the results are spread over the range of bytes, and few of them uncertain.
+/// Cases for bytes in the tensor cores, which compute 64 rows of 128 values at a time.
+///
+/// The masks are those that there are kernels for, and others. The scale spreads the results over the range of bytes
+/// and leaves few of them uncertain.
 pub(super) fn tensor_bytes(seed: u64) -> Vec<Case> {
     /// Columns and rows of a mask, and channels.
     type Kind = ((usize, usize), usize);
@@ -194,8 +196,10 @@ pub(super) fn tensor_bytes(seed: u64) -> Vec<Case> {
     turns.map(case).collect()
 }
 
-/// The same for the kernels for separable masks of interleaved channels: of each type, number of channels and class of
-/// masks one image with a block without an edge, convolved and correlated, one that ends near a block, and a small one.
+/// Cases for separable masks of interleaved channels.
+///
+/// Each type, number of channels and class of masks has three images. The first has a block without an edge, and is
+/// convolved and correlated. The second ends near a block. The third is small.
 pub(super) fn interleaved(seed: u64) -> Vec<Case> {
     const COLUMNS: [usize; 7] = [3, 1, 16, 9, 2, 17, 5];
     const BORDERS: [Border; 6] =
@@ -240,8 +244,9 @@ pub(super) fn interleaved(seed: u64) -> Vec<Case> {
     turns.map(case).collect()
 }
 
-/// The same for `f32` and separable masks. The tensor cores compute 16 or 32 rows of 192 to 384 values at a time. The
-/// masks are long in one direction, so that all variants can be compared.
+/// Cases for `f32` and separable masks in the tensor cores, which compute 16 or 32 rows of 192 to 384 values at a time.
+///
+/// The masks are long in one direction, so that all variants can be compared.
 pub(super) fn tensor_planes(seed: u64) -> Vec<Case> {
     const MASKS: [(usize, usize); 8] = [(5, 63), (62, 3), (3, 127), (126, 2), (65, 4), (2, 66), (33, 6), (3, 49)];
     const IMAGES: [(usize, usize); 5] = [(520, 40), (193, 17), (400, 65), (127, 33), (9, 80)];
@@ -273,9 +278,10 @@ pub(super) fn tensor_planes(seed: u64) -> Vec<Case> {
 /// Columns and rows.
 type Sides = (usize, usize);
 
-/// The same for Fourier transforms of tiles: two tiles side by side, and what is left. Half of the images are so light
-/// that the transforms prove their results; of the others most are computed again. Masks of more than 64 columns or
-/// rows have several parts.
+/// Cases for Fourier transforms of tiles, which compute two tiles side by side.
+///
+/// The transforms prove the results of half of the images, because these are light. Most results of the other images
+/// are computed again. Masks of more than 64 columns or rows have several parts.
 pub(super) fn transforms(seed: u64) -> Vec<Case> {
     const MASKS: [(usize, usize); 6] = [(13, 13), (31, 31), (64, 64), (64, 5), (7, 63), (70, 66)];
     const AROUND: [isize; 3] = [-1, 0, 1];
@@ -318,8 +324,9 @@ pub(super) fn transforms(seed: u64) -> Vec<Case> {
     planes.chain(channels).filter(|case| products(case) <= 41_000_000).collect()
 }
 
-/// The same for transforms of larger tiles: images that end in the first tile, at its end and behind it. In the
-/// emulator a pair of tiles takes a second, so there are few.
+/// Cases for transforms of larger tiles: the images end in the first tile, at its end and behind it.
+///
+/// There are few cases, because a pair of tiles takes a second in the emulator.
 pub(super) fn long_transforms(seed: u64) -> Vec<Case> {
     const KINDS: [(Sides, Sides); 6] = [
         ((512, 2), (1030, 15)),
@@ -365,8 +372,9 @@ pub(super) fn long_transforms(seed: u64) -> Vec<Case> {
     twice.map(case).chain(interleaved).chain(of_bytes).collect()
 }
 
-/// The same for integers of planes, with a proof, on images of about 64 and 128 columns. The results are spread over
-/// the range of the type. Words can be proven for small masks only.
+/// Cases for integers of planes, with a proof, on images of about 64 and 128 columns.
+///
+/// The results are spread over the range of the type. Words can be proven for small masks only.
 pub(super) fn integers(seed: u64) -> Vec<Case> {
     type Turn = ((PixelType, Sides), usize, bool);
     const OF_BYTES: [(usize, usize); 6] = [(5, 5), (9, 14), (15, 15), (31, 31), (63, 63), (64, 3)];

@@ -168,10 +168,10 @@ impl<'a> Pictures<'a> {
         if let Some(pixel) = types.into_iter().find(|&pixel| holds(format, pixel).is_ok()) {
             let (from, to) = (white(pixels.pixel_type()), white(pixel));
             let plain = if picture.content.has_alpha(channels) { " --alpha plain" } else { "" };
+            let (name, scale) = (pixel.name(), to / from);
             bail!(
-                "{error} (--output-type {} --scale {}{plain} helps if the values are 0 to {from}; or another extension)",
-                pixel.name(),
-                to / from
+                "{error} (--output-type {name} --scale {scale}{plain} helps if the values are 0 to {from}; \
+                 or another extension)"
             );
         }
         if lacks_alpha {
