@@ -1,9 +1,11 @@
-//! `host filter` in a control group with little memory, as in a container: nothing is killed, and each result is there
-//! or its picture is named.
+//! `host filter` in a control group with little memory, as in a container. The program is not killed. Each picture has
+//! a result, or an error names it.
 //!
-//! A harness of its own, because to make a group takes rights that not every machine gives: without them its tests are
+//! These tests have their own harness, because not every machine lets them make a group. Without that right they are
 //! reported as ignored, with the reason. HOST_TEST_CGROUP=require makes that a failure. The program is the one that
 //! cargo built, or `HOST_BIN`.
+
+mod places;
 
 use std::fs;
 use std::io;
@@ -20,7 +22,7 @@ const LIMIT: u64 = 300_000_000;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    // Tried once, before the tests are named.
+    // A trial before the tests are listed tells whether they can run.
     let missing = Group::new("trial").err();
     let required = std::env::var("HOST_TEST_CGROUP").is_ok_and(|value| value == "require");
     if let Some(reason) = &missing {
@@ -56,7 +58,7 @@ impl Group {
             let group = Path::new(root).join(format!("host-test-{}-{name}", std::process::id()));
             let limited = make(Path::new(root), &group, limit).and_then(|()| {
                 fs::write(group.join(limit), LIMIT.to_string())?;
-                // Not where the kernel keeps no account of swap.
+                // This fails if the kernel does not count swap.
                 let _ = fs::write(group.join(swap.0), swap.1.to_string());
                 Ok(())
             });
@@ -78,9 +80,13 @@ impl Group {
     /// Runs `host filter` on the CPU in the group.
     fn filter(&self, input: Stdio, args: &[&str]) -> Result<Output, Failed> {
         let script = r#"echo $$ > "$0/cgroup.procs" && exec "$@""#;
-        let host = std::env::var_os("HOST_BIN").map_or_else(|| env!("CARGO_BIN_EXE_host").into(), PathBuf::from);
         let mut shell = Command::new("sh");
-        shell.args(["-c", script]).arg(&self.group).arg(host).args(["filter", "--device", "cpu"]).args(args);
+        shell
+            .args(["-c", script])
+            .arg(&self.group)
+            .arg(places::program())
+            .args(["filter", "--device", "cpu"])
+            .args(args);
         Ok(shell.current_dir(self.place.path()).stdin(input).output()?)
     }
 
@@ -149,7 +155,7 @@ fn batch(group: &Group, width: usize, height: usize, channels: usize) -> Result<
     if made.len() != PICTURES || made.iter().any(|name| name.starts_with('.')) {
         return Err(format!("{PICTURES} results were expected, not {made:?}").into());
     }
-    // In all formats the same, and no longer the input.
+    // The results are the same in both formats, and differ from the input.
     let (pam, png) = (Picture::read(group.path("out/14.pam"))?, Picture::read(group.path("out/13.png"))?);
     if pam.pixels != png.pixels || pam == Picture::read(group.path("in/00.pam"))? {
         return Err("the results are not what they should be".into());
@@ -161,7 +167,7 @@ fn a_batch_completes(group: &Group) -> Result<(), Failed> {
     batch(group, 3600, 2400, 3)
 }
 
-/// Of these, computing takes the most: 8 bytes for each value.
+/// Pictures of one channel take the most memory to compute: 8 bytes for each value.
 fn a_batch_of_one_channel_completes(group: &Group) -> Result<(), Failed> {
     batch(group, 4800, 3600, 1)
 }

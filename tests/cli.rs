@@ -32,6 +32,7 @@ mod metadata;
 mod names;
 #[path = "cli/pictures.rs"]
 mod pictures;
+mod places;
 #[path = "cli/processes.rs"]
 mod processes;
 #[path = "cli/reference.rs"]
@@ -51,18 +52,7 @@ use faltung::{AnyImage, Image, Pixel};
 use host::files::{OverwritePolicy, Picture};
 use tempfile::TempDir;
 
-/// The program. A test that was moved to another machine finds it by `HOST_BIN`.
-fn program() -> PathBuf {
-    std::env::var_os("HOST_BIN").map_or_else(|| env!("CARGO_BIN_EXE_host").into(), PathBuf::from)
-}
-
-/// The folder of the test data. A test that was moved to another machine finds it by `HOST_TEST_DATA`.
-fn data() -> PathBuf {
-    match std::env::var_os("HOST_TEST_DATA") {
-        Some(folder) => folder.into(),
-        None => concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data").into(),
-    }
-}
+use places::{data, program};
 
 /// How a run ended.
 struct Ended {
@@ -81,7 +71,8 @@ impl From<Output> for Ended {
 }
 
 impl Ended {
-    /// Checks the exit status, that the messages hold `words`, and that results and panics are not where messages are.
+    /// Checks the exit status, that the messages have `words`, that they have no panic, and that results are not among
+    /// them.
     #[track_caller]
     fn with(self, status: i32, words: &[&str]) -> Self {
         assert_eq!(self.status, status, "stderr: {}", self.stderr);
@@ -93,7 +84,7 @@ impl Ended {
         self
     }
 
-    /// Checks that all was well, and nothing was said.
+    /// Checks that the run succeeded without a message.
     #[track_caller]
     fn quietly(self) {
         let ended = self.with(0, &[]);
@@ -160,7 +151,7 @@ impl Place {
         self.command(args).stdin(Stdio::null()).output().unwrap().into()
     }
 
-    /// `host filter` on the CPU, which says no more than it must.
+    /// Runs `host filter` on the CPU.
     fn filter(&self, args: &[&str]) -> Ended {
         self.host(&[&["filter", "--device", "cpu"], args].concat())
     }

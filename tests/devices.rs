@@ -106,7 +106,7 @@ fn takes_long(case: &Case, choice: VariantChoice) -> bool {
     let most = match choice.named() {
         Some(Variant::Naive | Variant::ConstantMask | Variant::SharedTile) => 4_000_000,
         Some(Variant::RegisterTile | Variant::SlidingWindow | Variant::SlidingWindowPlanar) => 16_000_000,
-        // It computes in order what it can't prove.
+        // These variants recompute in order what they can't prove.
         Some(Variant::FftTile | Variant::FftPasses) if case.content != Content::Light => 1_000_000,
         _ => return false,
     };
@@ -116,9 +116,9 @@ fn takes_long(case: &Case, choice: VariantChoice) -> bool {
 /// Whether a variant takes most of the emulator's time.
 fn takes_longest(choice: VariantChoice) -> bool {
     match choice.named() {
-        // The most threads and barriers for a result.
+        // These have the most threads and barriers for a result.
         Some(Variant::FftTile | Variant::FftPasses | Variant::SeparableTensorCore) => true,
-        // A load for each product.
+        // These have a load for each product.
         Some(Variant::Naive | Variant::ConstantMask | Variant::SharedTile) => true,
         _ => false,
     }
@@ -130,6 +130,50 @@ fn variants(device: &Device) -> Vec<(VariantChoice, Accuracy)> {
         "cpu" => Accuracy::ALL.map(|accuracy| (VariantChoice::Auto, accuracy)).into(),
         _ => Variant::ALL.map(|variant| (VariantChoice::Named(variant), Accuracy::default())).into(),
     }
+}
+
+/// A test of one device.
+type Test = (&'static str, fn(DeviceChoice) -> Result<(), Failed>);
+
+/// The tests of this file for every device.
+const OF_ALL: [Test; 3] = [
+    ("repeated_small_images", repeated_small_images),
+    ("page_locked_memory", page_locked),
+    ("rows_with_gaps", rows_with_gaps),
+];
+
+/// The tests of this file for devices that run the kernels.
+const OF_KERNELS: [Test; 8] = [
+    ("normwise_integers", normwise_integers),
+    ("strips", strips),
+    ("strips_of_each_variant", strips_of_each),
+    ("strips_of_values", strips_of_values),
+    ("rounding", rounding),
+    ("halves", halves),
+    ("uncertain_bytes_at_the_right_edge", at_the_right_edge),
+    ("interleaved_channels", interleaved_channels),
+];
+
+/// All tests of a device. `seed` is that of the random problems.
+fn trials_of(device: DeviceChoice, device_name: &str, groups: &[Arc<Group>], seed: u64) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    let mut add = |name: String, alone: bool, test: Box<dyn FnOnce() -> Result<(), Failed> + Send>| {
+        trials.push(Trial::test(format!("{device_name}::{name}"), move || on(device, alone, test)));
+    };
+    add("problems_at_random".to_owned(), false, Box::new(move || at_random(device, seed)));
+    for group in groups.iter().map(Arc::clone) {
+        add(format!("cases_{:04}", group.first), false, Box::new(move || group.run(device)));
+    }
+    let of_kernels: &[Test] = if device == DeviceChoice::Cpu { &[] } else { &OF_KERNELS };
+    for &(name, test) in OF_ALL.iter().chain(of_kernels) {
+        add(name.to_owned(), false, Box::new(move || test(device)));
+    }
+    let of_cuda: &[_] = if device == DeviceChoice::Cuda(0) { &handles::OF_CUDA } else { &[] };
+    for &(name, test) in handles::OF_ALL.iter().chain(of_cuda).copied().flatten() {
+        let run = move || handles::run(test, Device::select(device)?);
+        add(name.to_owned(), ALONE.contains(&name), Box::new(run));
+    }
+    trials
 }
 
 fn main() -> ExitCode {
@@ -155,50 +199,18 @@ fn main() -> ExitCode {
 
     let shuffled = seed::from_environment().unwrap_or_else(|| fastrand::u64(..));
     println!("seed {shuffled} of the problems at random (HOST_TEST_SEED sets it, too)");
-    /// A test of one device.
-    type Test = (&'static str, fn(DeviceChoice) -> Result<(), Failed>);
-    const OF_ALL: [Test; 3] = [
-        ("repeated_small_images", repeated_small_images),
-        ("page_locked_memory", page_locked),
-        ("rows_with_gaps", rows_with_gaps),
-    ];
-    const OF_KERNELS: [Test; 8] = [
-        ("normwise_integers", normwise_integers),
-        ("strips", strips),
-        ("strips_of_each_variant", strips_of_each),
-        ("strips_of_values", strips_of_values),
-        ("rounding", rounding),
-        ("halves", halves),
-        ("uncertain_bytes_at_the_right_edge", at_the_right_edge),
-        ("interleaved_channels", interleaved_channels),
-    ];
+    let is_gpu_ignored = no_gpu.is_some() && !required;
     let mut trials = Vec::new();
     for (device, device_name, ignored) in [
         (DeviceChoice::Cpu, "cpu", false),
         (DeviceChoice::Emulator, "emulator", false),
-        (DeviceChoice::Cuda(0), "cuda0", no_gpu.is_some() && !required),
+        (DeviceChoice::Cuda(0), "cuda0", is_gpu_ignored),
     ] {
-        let run = move || on(device, false, || at_random(device, shuffled));
-        let trial = Trial::test(format!("{device_name}::problems_at_random"), run);
-        trials.push(trial.with_ignored_flag(ignored));
-        for group in groups.iter().map(Arc::clone) {
-            let name = format!("{device_name}::cases_{:04}", group.first);
-            let trial = Trial::test(name, move || on(device, false, || group.run(device)));
-            trials.push(trial.with_ignored_flag(ignored));
-        }
-        let of_kernels: &[Test] = if device == DeviceChoice::Cpu { &[] } else { &OF_KERNELS };
-        for &(name, test) in OF_ALL.iter().chain(of_kernels) {
-            let trial = Trial::test(format!("{device_name}::{name}"), move || on(device, false, || test(device)));
-            trials.push(trial.with_ignored_flag(ignored));
-        }
-        let of_cuda: &[_] = if device == DeviceChoice::Cuda(0) { &handles::OF_CUDA } else { &[] };
-        for &(name, test) in handles::OF_ALL.iter().chain(of_cuda).copied().flatten() {
-            let alone = ALONE.contains(&name);
-            let run = move || on(device, alone, || handles::run(test, Device::select(device)?));
-            trials.push(Trial::test(format!("{device_name}::{name}"), run).with_ignored_flag(ignored));
-        }
+        let of_device = trials_of(device, device_name, &groups, shuffled);
+        trials.extend(of_device.into_iter().map(|trial| trial.with_ignored_flag(ignored)));
     }
-    // Not on the emulator, which remembers who wrote each value, nor on the CPU, whose offsets are those of slices.
+    // Large images need a GPU. The emulator would record the writer of each value, and the CPU's offsets are those of
+    // slices.
     let of_a_gpu: [(_, fn() -> _); 4] = [
         ("cuda0::more_than_2_to_the_31_values", huge),
         ("cuda0::repeated_large_images", repeated_in_bands),
@@ -209,7 +221,7 @@ fn main() -> ExitCode {
     ];
     for (name, test) in of_a_gpu {
         let run = move || on(DeviceChoice::Cuda(0), false, test);
-        trials.push(Trial::test(name, run).with_ignored_flag(no_gpu.is_some() && !required));
+        trials.push(Trial::test(name, run).with_ignored_flag(is_gpu_ignored));
     }
     trials.push(Trial::test("planted::wrong_pixel", planted_wrong_pixel));
     trials.push(Trial::test("planted::unwritten_output", planted_unwritten_output));
@@ -230,7 +242,7 @@ fn on(device: DeviceChoice, alone: bool, test: impl FnOnce() -> Result<(), Faile
     test()
 }
 
-/// Problems at random, made smaller until they are the smallest that are wrong.
+/// Random problems. A failing problem is reduced to the smallest one that fails.
 fn at_random(device: DeviceChoice, seed: u64) -> Result<(), Failed> {
     let border = prop_oneof![
         Just(Border::Clamp),

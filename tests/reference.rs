@@ -9,6 +9,7 @@ mod fft_channels;
 mod golden;
 #[path = "reference/pictures.rs"]
 mod pictures;
+mod places;
 #[path = "reference/planes.rs"]
 mod planes;
 #[path = "reference/separable.rs"]
@@ -25,12 +26,13 @@ use kernels_gpu::registry::Variant;
 const BORDERS: [Border; 6] =
     [Border::ZERO, Border::Constant(2.5), Border::Clamp, Border::Mirror, Border::Reflect, Border::Wrap];
 
-/// Whether this run takes one in `every` of the combinations, this one among them. `HOST_TEST_SWEEP=full` takes all.
+/// Whether this run takes the combination with this number. It takes one of `every`, or all with
+/// `HOST_TEST_SWEEP=full`.
 fn is_in_sweep(number: usize, every: usize) -> bool {
     number.is_multiple_of(every) || std::env::var("HOST_TEST_SWEEP").is_ok_and(|sweep| sweep == "full")
 }
 
-/// What a variant makes of an image on the emulator, and how it compares with the oracle.
+/// The result of a variant on the emulator, and its comparison with the oracle.
 fn compare(variant: Variant, filter: &Filter, image: &Image) -> faltung::Result<(Image, Comparison)> {
     let problem = Problem::new(image.width(), image.height(), filter)?;
     let convolution = Device::emulator(1).prepare(&problem, VariantChoice::Named(variant))?;

@@ -1,8 +1,8 @@
-//! The tutorials' kernels on the emulator, and on a GPU if there is one, against exact answers and answers in f64; what
-//! the originals do wrong; and the program `host tutorial`.
+//! The tutorials' kernels on the emulator, and on a GPU if there is one, compared with exact answers and answers in
+//! f64. Also the defects of the original kernels, and the program `host tutorial`.
 //!
-//! A harness of its own, as `devices`: tests on a GPU that is not there are ignored, with the driver's reason.
-//! HOST_TEST_GPU=require makes a missing device a failure, HOST_TEST_SEED sets the seed.
+//! These tests have their own harness, as those of `devices`. Without a GPU its tests are ignored, with the driver's
+//! reason. HOST_TEST_GPU=require makes a missing device a failure. HOST_TEST_SEED sets the seed.
 
 #[path = "tutorials/arrays.rs"]
 mod arrays;
@@ -14,6 +14,7 @@ mod data;
 mod defects;
 #[path = "tutorials/images.rs"]
 mod images;
+mod places;
 #[path = "tutorials/program.rs"]
 mod program;
 mod seed;

@@ -5,8 +5,8 @@
 //!
 //! # How exact it is
 //! The product of two `f32` has 48 bits and is exact in `f64`. The sum of n products takes n roundings of 2^-53 each,
-//! so it is off by at most about n * 2^-53 * sum|M*I|: for any n below a million a 2^-9 of what `f32` is allowed.
-//! Because products are exact, fused and separate operations are bit-exact.
+//! so its error is at most about n * 2^-53 * sum|M*I|. For any n below a million that is 2^-9 of the error that `f32`
+//! may have. Because products are exact, fused and separate operations are bit-exact.
 
 use rayon::prelude::*;
 
@@ -127,7 +127,7 @@ enum Side {
     After,
 }
 
-/// Someone who walks out of the image, one pixel a step, and turns round, jumps or stays as the border says.
+/// A position that leaves the image by one pixel a step. There it turns round, jumps or stays, as the border says.
 struct Walker {
     border: Border,
     last: usize,

@@ -86,7 +86,7 @@ impl FromStr for MaskSize {
         if width == 0 || height == 0 {
             return Err(Error::EmptyMask { width, height });
         }
-        // The oracle's sums of absolute products, and everybody's patience, end before this.
+        // The oracle's error is known for smaller masks alone, and a larger one would take very long.
         let (most, found) = (1 << 24, width.checked_mul(height));
         if found.is_none_or(|found| found > most) {
             return Err(Error::TooLarge {
@@ -152,12 +152,12 @@ pub(crate) fn grey_crop() -> Result<Image> {
     })
 }
 
-/// A random mask whose coefficients sum to 1, as the tutorial's; or, if it is to be separable, a column of such times a
-/// row of such.
+/// A random mask whose coefficients sum to 1, as those of the tutorial. If `separable`, it is the product of a random
+/// column and a random row, which each sum to 1.
 pub(crate) fn mask(size: MaskSize, seed: u64, separable: bool) -> Result<Mask> {
-    // Not the image's numbers: a mask that repeats in the image would be a special case.
+    // The numbers differ from those of the image: an image that contains the mask would be a special case.
     let mut random = fastrand::Rng::with_seed(!seed);
-    // Above 0, so that the sum of a mask of one coefficient is not 0.
+    // Numbers are above 0, so that the sum of a mask of one coefficient is not 0.
     let mut values = |count: usize| -> Vec<f32> { (0..count).map(|_| 1.0 - random.f32()).collect() };
     let coefficients = if separable {
         let (column, row) = (values(size.height), values(size.width));

@@ -16,9 +16,9 @@
 //! Rates are in bytes or pixels a second. `disk` is the rate of the whole storage, the others are those of one core,
 //! one machine or one GPU.
 //!
-//! A value crosses the memory of its machine six times on its way from the storage to the GPU: the decoder reads its
-//! bytes and writes it to fresh memory, which the system has cleared, a copy to page-locked memory reads and writes it,
-//! and the device reads it there. On the way back it is as many.
+//! A value crosses the memory of its machine six times on its way from the storage to the GPU. The decoder reads its
+//! bytes. The system clears fresh memory, and the decoder writes the value there. A copy to page-locked memory reads
+//! and writes it. The device reads it there. On the way back there are as many crossings.
 
 /// What is to be filtered.
 #[derive(Clone, Copy, Debug, PartialEq)]

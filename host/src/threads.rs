@@ -7,11 +7,10 @@ use faltung::memory::{address_space, available, control_group_free};
 /// - A limited address space (`ulimit -v`) gets fewer threads and one heap for all of them. A thread that can't start
 ///   would end the program, and a heap for each thread would leave nothing for pictures.
 /// - A control group with little memory gets freed memory back at once.
-/// - `RAYON_NUM_THREADS` counts up to the number of cores, or to 256 if these are fewer: many more threads would hardly
-///   come to work.
+/// - `RAYON_NUM_THREADS` counts up to the number of cores, or to 256 if these are fewer. More threads would only wait.
 pub fn fit_threads() {
     const MOST_THREADS: usize = 256;
-    /// Below this, what the C library keeps would be missing.
+    /// Below this, the memory that the C library keeps would be missing elsewhere.
     const LITTLE: u64 = 4 << 30;
     if control_group_free().is_some_and(|free| free < LITTLE) {
         allocator::return_freed_memory();
@@ -30,7 +29,7 @@ pub fn fit_threads() {
     let _ = rayon::ThreadPoolBuilder::new().num_threads(threads_that_fit(wanted)).build_global();
 }
 
-/// Has freed memory of 1 MiB and more returned to the system at once, for a process that is to keep within a limit.
+/// Makes the C library return freed memory of 1 MiB and more to the system at once, for a process with a limit.
 pub fn return_freed_memory() {
     allocator::return_freed_memory();
 }
@@ -59,8 +58,8 @@ mod allocator {
     pub(super) fn return_freed_memory() {}
 }
 
-/// Address space that a thread takes: its stack, 2 MiB, and some of what it works with. (The heap of its own, 64 MiB,
-/// that the C library would set aside for it is forgone: [`fit_threads`].)
+/// Address space that a thread takes: its stack of 2 MiB, and some of the memory that it works with. The C library
+/// would also reserve a heap of 64 MiB for each thread, which [`fit_threads`] prevents.
 const THREAD: u64 = 4 << 20;
 
 /// How many threads may begin: at most `wanted`, at least one, and no more than take a quarter of a limited address

@@ -4,14 +4,14 @@ use std::str::FromStr;
 
 use faltung::{Error, Result, Variant, VariantChoice};
 
-/// Variants that are asked for by name.
+/// The variants that a user asks for by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// Every one that can.
+    /// Every variant that can compute the problem.
     All,
-    /// The one that is taken where [`Accuracy::Exact`](faltung::Accuracy::Exact) is asked for.
+    /// The variant that [`Accuracy::Exact`](faltung::Accuracy::Exact) chooses.
     Exact,
-    /// This one, or the one that is taken.
+    /// One variant, or the choice by the device (`auto`).
     One(VariantChoice),
 }
 

@@ -36,6 +36,11 @@ class Unsupported(Exception):
     """A type that the library does not compute. SciPy gets the call."""
 
 
+def check_accuracy(accuracy):
+    if accuracy is not None and accuracy not in ACCURACIES:
+        raise ValueError(f"accuracy must be 'exact', 'bounded', 'normwise' or None, not {accuracy!r}")
+
+
 def shown(value):
     """A value in a message, however long it is."""
     try:
@@ -48,12 +53,12 @@ def integer(value, name):
     try:
         return operator.index(value)
     except TypeError:
-        # The end is the text of Python and of SciPy.
+        # The last words are the text of Python and of SciPy.
         raise TypeError(f"{name} must be an integer: {shown(value)} cannot be interpreted as an integer") from None
 
 
 def compared(relation, value, bound, name):
-    """``relation(value, bound)``, of which `relation` is one of the module `operator`."""
+    """``relation(value, bound)``. `relation` is a comparison of the module `operator`."""
     try:
         return relation(value, bound)
     except TypeError:
@@ -225,7 +230,7 @@ def _check_device_type(dtype):
 
 
 def check_cval(array, weights, cval):
-    """Refuses a complex value outside of a real array, with complex weights. With real ones, no filter takes it."""
+    """Refuses a complex `cval` for a real array with complex weights. With real weights, the filters refuse it."""
     if weights.dtype.kind == "c" and array.dtype.kind != "c" and np.iscomplexobj(cval):
         raise ValueError("Cannot provide a complex-valued cval when the input is real.")
 

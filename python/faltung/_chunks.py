@@ -31,7 +31,7 @@ class ChunkFilter:
             axis = self._strip_axis(image.shape)
             if axis is None:
                 raise
-        # Only here, behind the handler, is the memory of the failed call free: its traceback kept that.
+        # The traceback of the error keeps the memory of the failed call. After the handler it is free.
         return self._in_strips(image, axis)
 
     def part(self, read, shape, begin, end):
@@ -41,7 +41,7 @@ class ChunkFilter:
         return result[tuple(slice(w.first, w.first + b - a) for w, a, b in zip(windows, begin, end))]
 
     def _strip_axis(self, shape):
-        """The axis along which a half has the least values, its halo included; None if that is no smaller."""
+        """The axis along which a half with its halo has the fewest values; None if that is not fewer than the whole."""
         best, least = None, 1.0
         for axis, (length, reach) in enumerate(zip(shape, self.reaches)):
             if length > 1:

@@ -17,22 +17,22 @@ from faltung._on_device import OnDevice
 # Weights of this magnitude or less count as 0 in `correlate` and `convolve`, as in SciPy.
 _NO_WEIGHT = float(np.finfo(np.float64).eps)
 
-# The largest mean of a picture of float32 that is computed as a sum of products. Above, sums that do not grow with the
-# size are worth more than one pass over memory with all products.
+# The largest mean of a picture of float32 that is computed as a sum of products, in one pass over memory. Running sums,
+# whose work does not grow with the size, take less time for larger means.
 SMALL_MEAN = 12
 
-# The most products of such a mean that is larger.
+# The most products of a window that is wider than the image.
 _MOST_PRODUCTS = 1 << 16
 
 # A number of float32. `numpy.float32` may warn or raise where a number is rounded to 0.
 _F32 = struct.Struct("f")
 
-# Weights below which the products with 0 are left out one by one.
+# Of fewer weights than this, the products with 0 are left out one by one.
 _FEW = 64
 
 
 def _is_same(a, b):
-    """Whether two arrays are one: the same elements in the same order."""
+    """Whether two arrays of one shape have the same elements in the same order."""
     return (
         a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
         and a.strides == b.strides
@@ -127,7 +127,7 @@ def _image(array, column, row, shape, output, mode, cval, origins):
     """
     if not (array.size and _has_rows(array) and _has_rows(output)):
         return False
-    # Also where the mode does not need it: `fits_f32` raises what SciPy raises.
+    # `fits_f32` is called for every mode, because it raises what SciPy raises.
     if not fits_f32(cval) and mode == "constant":
         return False
     if np.may_share_memory(array, output):
@@ -153,18 +153,19 @@ def separable_image(array, output, passes, cval, exact):
     (_, column, *_), (_, row, *_) = passes
     origins, mode = [origin for _, _, origin, _ in passes], MODE_NAMES[mode_code(passes[0][3])]
     if mode == "constant" and cval != 0:
-        return False  # the second filter meets this value where the first one has left another
+        return False  # outside, the second filter reads `cval`, but one window reads what the first makes of it
     column, row = np.asarray(column, np.float64), np.asarray(row, np.float64)
     fit = _native.fits_f32(column) and _native.fits_f32(row)
     return fit and _image(array, column, row, (len(column), len(row)), output, mode, cval, origins)
 
 
 def filter_all_axes(array, weights, output, mode, cval):
-    """Filters an array along each of its axes, with all arguments but these at their defaults. Returns the result: a
-    new array, or on a device `output`.
+    """Filters an array along each of its axes, with all arguments but these at their defaults.
 
-    `weights` may be the size of a mean. Returns None where the long way is needed, which knows all arrays and errors.
-    On small arrays that takes longer than the filter.
+    `weights` may be the size of a mean.
+
+    This is the short way for common arguments: on small arrays all checks take longer than the filter. Returns the
+    result, which is a new array, or on a device `output`. Returns None where the long way is needed.
     """
     code = MODES.get(mode) if type(mode) is str else None
     if code is None:
@@ -197,8 +198,10 @@ def _smoothed_picture(array, weights, mode, cval):
 
 
 def is_sum_of_products(shape, sizes):
-    """Whether the mean of a window is computed as a correlation. Sums that do not grow with the window take more time for
-    a small one. So they do for one that is wider than the image: each row has the window's border.
+    """Whether the mean of a window is computed as a correlation instead of by running sums.
+
+    Running sums take more time for a small window. They also do for a window wider than the image, because each row
+    then has the border of the window.
     """
     return max(sizes) <= SMALL_MEAN or (shape[1] < sizes[1] and math.prod(sizes) <= _MOST_PRODUCTS)
 
@@ -227,7 +230,7 @@ def filter_axes(array, output, passes, cval, exact):
     if type(array) is OnDevice:
         return _native.device_filter_axes(array.array, output.array, filters, cval, exact)
     if not has_place and any(type(weights) is int for _, weights, _, _ in filters):
-        return False  # means along two axes at once have the border in the type of the array
+        return False  # means along two axes at once need a `cval` of the array's type
     is_f32 = has_f32_sums(array, output, exact) and all(
         type(weights) is int or _native.fits_f32(weights) for _, weights, _, _ in filters
     )

@@ -8,6 +8,8 @@ import sys
 from contextlib import ContextDecorator
 from threading import RLock
 
+from faltung._arguments import check_accuracy
+
 NAMES = (
     "correlate",
     "convolve",
@@ -27,11 +29,11 @@ NAMES = (
 _lock = RLock()
 _originals = {}  # (module, name): the function that was there; empty while nothing is installed
 _installed = {}  # (module, name): the function that took its place
-# (module, name): the original of a function that somebody else has replaced since, or got from us.
+# (module, name): the original function where another program has since replaced ours.
 _originals_of_others = {}
-_accuracy = None  # what is installed has it
-_by_call = False  # whether `install()` asks for it
-_blocks = 0  # how many blocks `with installed()` ask for it
+_accuracy = None  # the accuracy of the installed functions
+_by_call = False  # whether `install()` was called, and `uninstall()` not since
+_blocks = 0  # how many blocks `with installed()` run
 
 
 def install(accuracy=None):
@@ -69,8 +71,8 @@ def install(accuracy=None):
 
 
 def uninstall():
-    """Undoes `install()`: each name refers to its original function again. A name that somebody else has given another
-    function after `install()` keeps that.
+    """Undoes `install()`: each name refers to its original function again. If another program has replaced a function
+    since, its function stays.
 
     While any thread is inside a block `with installed()`, the functions stay until the last such block ends. A call
     without an earlier `install()` changes nothing.
@@ -96,7 +98,7 @@ def installed(accuracy=None):
 
 
 class _Block(ContextDecorator):
-    """What `installed` returns."""
+    """The context manager that `installed` returns."""
 
     def __init__(self, accuracy):
         self._accuracy = accuracy
@@ -177,11 +179,11 @@ def _is_ours(function, name):
 
 def _put(accuracy):
     global _accuracy
-    # It keeps SciPy's functions for what it does not compute, so it is imported before they are replaced.
+    # The module keeps SciPy's functions for the types that it does not compute. So it is imported before they are
+    # replaced.
     importlib.import_module("faltung.ndimage")
 
-    if accuracy not in (None, "exact", "bounded", "normwise"):
-        raise ValueError(f"accuracy must be 'exact', 'bounded', 'normwise' or None, not {accuracy!r}")
+    check_accuracy(accuracy)
     if _originals and accuracy != _accuracy:
         raise RuntimeError(f"the functions are installed with accuracy={_accuracy!r}, not {accuracy!r}: uninstall first")
     if not _originals:
@@ -191,7 +193,7 @@ def _put(accuracy):
         for module, name in places:
             place, function = (module.__name__, name), getattr(module, name)
             if _is_ours(function, name):
-                # Somebody else had replaced it, and has put it back since.
+                # Another program had replaced our function, and has put it back since.
                 function = _originals_of_others.pop(place, function)
             _originals[place] = function
             _installed[place] = _with_accuracy(name, accuracy)
@@ -206,7 +208,7 @@ def _take_back():
             if getattr(sys.modules[module], name, None) is _installed[module, name]:
                 setattr(sys.modules[module], name, function)
             else:
-                # The function that is there may call ours, which must not pass the call back to it.
+                # The present function may call ours. Ours must then not pass the call back to it.
                 _originals_of_others.setdefault((module, name), function)
         _originals.clear()
         _installed.clear()

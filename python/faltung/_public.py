@@ -1,11 +1,14 @@
-"""What all functions of `faltung.ndimage` have in common: the argument `accuracy`, counts, SciPy for other types."""
+"""What all functions of `faltung.ndimage` have in common.
+
+These are the argument `accuracy`, the counts of calls, and the calls of SciPy for other types.
+"""
 
 import functools
 import inspect
 import sys
 
 from faltung import _native, _on_device
-from faltung._arguments import ACCURACIES, Unsupported
+from faltung._arguments import Unsupported, check_accuracy
 from faltung._on_device import OnDevice
 
 
@@ -25,7 +28,7 @@ def _scipy(name, array):
 
 
 def _advice(array):
-    """What may help where the library computes nothing, and no other library takes the call."""
+    """The remedy for a call that neither this library nor another one computes."""
     if type(array).__module__.partition(".")[0] == "cupy":
         return "cupyx.scipy.ndimage may compute it, and cannot be imported"
     if _on_device.wrap(array) is not None:
@@ -44,8 +47,7 @@ def public(function):
 
     @functools.wraps(function)
     def call(*args, accuracy=None, **kwargs):
-        if accuracy is not None and accuracy not in ACCURACIES:
-            raise ValueError(f"accuracy must be 'exact', 'bounded', 'normwise' or None, not {accuracy!r}")
+        check_accuracy(accuracy)
         if "_exact" in kwargs:
             raise TypeError(f"{name}() got an unexpected keyword argument '_exact'")
         try:

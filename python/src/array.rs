@@ -33,7 +33,7 @@ impl Array {
     /// As [`get`](Self::get), to be written.
     ///
     /// # Errors
-    /// `ValueError` if the array is read-only, or two of its elements are the same one.
+    /// `ValueError` if the array is read-only, or two of its elements may have a byte in common.
     pub(crate) fn get_output(object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let array = Self::get(object)?;
         if array.buffer.readonly() {

@@ -6,7 +6,7 @@ use faltung::{Pixel, Result, View, ViewMut, parallel};
 /// The most channels of an image for the library.
 pub(crate) const MOST: usize = 4;
 
-/// Bytes of a pixel that are cut at a time: a cache line, which is then read once.
+/// Bytes of a pixel whose channels are copied at a time: those of a cache line, which is then read once.
 const TOGETHER: usize = 64;
 
 /// Pixels of a row whose parts are copied one after the other: so few that they stay in the first-level cache.
@@ -15,7 +15,7 @@ const PIXELS: usize = 256;
 /// Values below which a thread takes more time to start than to copy.
 const FEW: usize = 1 << 14;
 
-/// An image of many channels, and the values from one row to the next in the source and in the result.
+/// An image of many channels. A pitch is the number of values from one row to the next.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     pub(crate) width: usize,
@@ -32,7 +32,7 @@ struct Part {
     count: usize,
 }
 
-/// Calls `filter` with images of up to [`MOST`] channels. Together they are `source` and `result`.
+/// Cuts an image into parts of up to [`MOST`] channels, calls `filter` for each, and joins the results.
 ///
 /// # Errors
 /// Those of `filter`; [`faltung::Error::Cancelled`]; [`faltung::Error::HostMemory`].
@@ -42,9 +42,9 @@ pub(crate) fn filter_parts<T: Pixel, U: Pixel>(
     shape: Shape,
     mut filter: impl FnMut(View<'_, T>, ViewMut<'_, U>) -> Result<()>,
 ) -> Result<()> {
-    let Shape { width, height, channels, source_pitch, result_pitch } = shape;
+    let Shape { width, height, channels, .. } = shape;
     let pixels = width * height;
-    let size = pixels * MOST; // of a part
+    let size = pixels * MOST; // of the memory of a part
     let together = (TOGETHER / size_of::<T>().min(size_of::<U>())).min(channels);
     let mut sources = zeros::<T>(pixels * together, "for channels of the image")?;
     let mut results = zeros::<U>(pixels * together, "for channels of the result")?;
@@ -54,54 +54,65 @@ pub(crate) fn filter_parts<T: Pixel, U: Pixel>(
         let parts: Vec<_> =
             (first..end).step_by(MOST).map(|first| Part { first, count: MOST.min(end - first) }).collect();
 
-        // The rows of a band in each part.
-        let mut bands: Vec<_> = (0..height.div_ceil(rows)).map(|_| Vec::with_capacity(parts.len())).collect();
-        for (part, values) in parts.iter().zip(sources.chunks_mut(size)) {
-            let of_bands = values[..pixels * part.count].chunks_mut(rows * width * part.count);
-            bands.iter_mut().zip(of_bands).for_each(|(band, values)| band.push(values));
-        }
-        let bands = bands.into_iter().zip(source.chunks(rows * source_pitch));
-        parallel::for_each(
-            bands,
-            || (),
-            |(), (mut band, source)| {
-                for (y, row) in source.chunks(source_pitch).enumerate() {
-                    for (start, pixels) in row[..width * channels].chunks(PIXELS * channels).enumerate() {
-                        let (place, count) = (y * width + start * PIXELS, pixels.len() / channels);
-                        for (&part, values) in parts.iter().zip(&mut band) {
-                            cut(pixels, channels, part, &mut values[place * part.count..][..count * part.count]);
-                        }
-                    }
-                }
-                Ok(())
-            },
-        )?;
-
+        cut_parts(source, &mut sources, shape, &parts, rows)?;
         for ((part, source), result) in parts.iter().zip(sources.chunks(size)).zip(results.chunks_mut(size)) {
             let (count, pitch) = (part.count, width * part.count);
             let source = View::new(width, height, count, pitch, &source[..pixels * count])?;
             filter(source, ViewMut::new(width, height, count, pitch, &mut result[..pixels * count])?)?;
         }
-
-        let results = &results;
-        parallel::for_each(
-            result.chunks_mut(rows * result_pitch).enumerate(),
-            || (),
-            |(), (band, result)| {
-                for (y, row) in result.chunks_mut(result_pitch).enumerate() {
-                    let top = (band * rows + y) * width;
-                    for (start, pixels) in row[..width * channels].chunks_mut(PIXELS * channels).enumerate() {
-                        let (place, count) = (top + start * PIXELS, pixels.len() / channels);
-                        for (&part, values) in parts.iter().zip(results.chunks(size)) {
-                            join(&values[place * part.count..][..count * part.count], pixels, channels, part);
-                        }
-                    }
-                }
-                Ok(())
-            },
-        )?;
+        join_parts(&results, result, shape, &parts, rows)?;
     }
     Ok(())
+}
+
+/// Copies the channels of each part of `source` to the memory of that part in `to`. A thread copies bands of `rows`
+/// rows.
+fn cut_parts<T: Pixel>(source: &[T], to: &mut [T], shape: Shape, parts: &[Part], rows: usize) -> Result<()> {
+    let Shape { width, height, channels, source_pitch, .. } = shape;
+    let pixels = width * height;
+    // The rows of a band in each part.
+    let mut bands: Vec<_> = (0..height.div_ceil(rows)).map(|_| Vec::with_capacity(parts.len())).collect();
+    for (part, values) in parts.iter().zip(to.chunks_mut(pixels * MOST)) {
+        let of_bands = values[..pixels * part.count].chunks_mut(rows * width * part.count);
+        bands.iter_mut().zip(of_bands).for_each(|(band, values)| band.push(values));
+    }
+    let bands = bands.into_iter().zip(source.chunks(rows * source_pitch));
+    parallel::for_each(
+        bands,
+        || (),
+        |(), (mut band, source)| {
+            for (y, row) in source.chunks(source_pitch).enumerate() {
+                for (start, pixels) in row[..width * channels].chunks(PIXELS * channels).enumerate() {
+                    let (place, count) = (y * width + start * PIXELS, pixels.len() / channels);
+                    for (&part, values) in parts.iter().zip(&mut band) {
+                        cut(pixels, channels, part, &mut values[place * part.count..][..count * part.count]);
+                    }
+                }
+            }
+            Ok(())
+        },
+    )
+}
+
+/// Copies the parts in `from` to their channels of `result`. A thread copies bands of `rows` rows.
+fn join_parts<U: Pixel>(from: &[U], result: &mut [U], shape: Shape, parts: &[Part], rows: usize) -> Result<()> {
+    let Shape { width, height, channels, result_pitch, .. } = shape;
+    parallel::for_each(
+        result.chunks_mut(rows * result_pitch).enumerate(),
+        || (),
+        |(), (band, result)| {
+            for (y, row) in result.chunks_mut(result_pitch).enumerate() {
+                let top = (band * rows + y) * width;
+                for (start, pixels) in row[..width * channels].chunks_mut(PIXELS * channels).enumerate() {
+                    let (place, count) = (top + start * PIXELS, pixels.len() / channels);
+                    for (&part, values) in parts.iter().zip(from.chunks(width * height * MOST)) {
+                        join(&values[place * part.count..][..count * part.count], pixels, channels, part);
+                    }
+                }
+            }
+            Ok(())
+        },
+    )
 }
 
 /// Does `$body` with the number of a part's channels as the constant `$count`.

@@ -32,27 +32,29 @@ pub(crate) fn pool() -> PyResult<Arc<ThreadPool>> {
         .build()
         .map_err(|error| PyRuntimeError::new_err(format!("the threads can't be started: {error}")))?;
     let pool = Arc::new(pool);
-    // The parent's pool waits for its threads when it is dropped, and the child has none of them.
+    // The pool of the parent is leaked: its drop would wait for threads that the child does not have.
     std::mem::forget(kept.replace((generation, Arc::clone(&pool))));
     Ok(pool)
 }
 
-/// One line about the CPU that computes, with the number of threads. It is that of the module's pool: without one named,
-/// rayon would start another pool.
+/// One line about the CPU that computes, with the number of threads of the module's pool. Outside of a pool, rayon
+/// would start its global pool.
 pub(crate) fn describe_cpu() -> PyResult<String> {
     Ok(faltung::with_pool(&pool()?, || faltung::Device::cpu().describe()))
 }
 
-/// Runs `job` without the GIL, on the calling thread and those of the pool. `work` is its number of multiply-adds. A
-/// long job leaves the calling thread free, and ends early when a signal handler raises an exception.
+/// Runs `job`, which makes `work` multiply-adds. All but very short jobs run without the GIL.
+///
+/// A job runs on the calling thread and on those of the pool. A long job runs on those of the pool alone, and ends
+/// early when a signal handler raises an exception.
 ///
 /// # Errors
 /// Those of the job, and what a signal handler raises.
 pub(crate) fn compute(py: Python<'_>, work: usize, job: impl FnOnce() -> faltung::Result<()> + Send) -> PyResult<()> {
     let pool = pool()?;
     if work < faltung::nd::SERIAL {
-        // The pool is named for short jobs, too: rayon's global pool has no threads in a child of `fork`. For the same
-        // reason a job's loops are those of `faltung::parallel`.
+        // Short jobs need the module's pool, too, because rayon's global pool has no threads in a child of `fork`. For
+        // the same reason the loops of a job are those of `faltung::parallel`.
         return faltung::with_pool(&pool, job).map_err(exception);
     }
     if work < LONG {

@@ -33,14 +33,14 @@ impl Weights {
     }
 }
 
-/// Weights for all axes at once: there SciPy leaves the products with NaN out, as those with 0.
+/// Replaces NaN weights by 0. SciPy leaves the products with both out if the weights have all axes.
 pub(crate) fn leave_nan_out(weights: &mut [f64]) {
     for weight in weights.iter_mut().filter(|weight| weight.is_nan()) {
         *weight = 0.0;
     }
 }
 
-/// Whether all values are alike, -0 and NaN, too.
+/// Whether all values have the same bits. So -0.0 differs from 0.0, and NaN equals itself.
 pub(crate) fn same_bits(first: &[f64], second: &[f64]) -> bool {
     first.len() == second.len() && first.iter().zip(second).all(|(first, second)| first.to_bits() == second.to_bits())
 }
@@ -57,7 +57,7 @@ pub(crate) const MODES: [(&str, BorderMode); 8] = [
     ("grid-wrap", BorderMode::Wrap),
 ];
 
-/// The same for the Python part, with the code of each mode.
+/// The code of each mode by SciPy's name, for the Python part.
 pub(crate) fn modes(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let modes = PyDict::new(py);
     for (name, mode) in MODES {

@@ -22,19 +22,19 @@ use crate::device::{DeviceArray, enqueue};
 use crate::forks;
 use crate::ndimage::same_bits;
 
-/// How many filters and sizes stay ready.
+/// How many prepared filters are kept.
 const KEPT: usize = 16;
 
-/// The problems that were made ready last.
+/// The filters that were prepared last.
 type Known = Recent<Arc<(Request, Prepared)>, KEPT>;
 
-/// Those of this process. In a child of `fork` another thread of the parent may hold the parent's lock for good, so the
-/// child begins with none and leaves the parent's.
+/// The prepared filters of this process. A child of `fork` begins without any and leaks those of the parent: a thread
+/// of the parent may have held their lock at the fork.
 fn known() -> &'static Known {
     static LATEST: AtomicPtr<(u32, Known)> = AtomicPtr::new(std::ptr::null_mut());
     let generation = forks::generation();
     let latest = LATEST.load(Ordering::Acquire);
-    // SAFETY: null, or what was leaked below.
+    // SAFETY: the pointer is null, or points to a box that was leaked below.
     if let Some((_, known)) = unsafe { latest.as_ref() }.filter(|(of, _)| *of == generation) {
         return known;
     }
@@ -54,7 +54,7 @@ fn known() -> &'static Known {
 
 static CPU: LazyLock<Device> = LazyLock::new(Device::cpu);
 
-/// A problem as Python states it: a key of [`known`].
+/// What a call from Python asks for, the key of a prepared filter.
 #[derive(Clone)]
 struct Request {
     /// The number of the CUDA device; None is the CPU.
@@ -108,7 +108,7 @@ impl Request {
         Problem::new(self.width, self.height, &filter)?.with_format(self.format)
     }
 
-    /// Made ready now or before, for images on `device`, which is the request's.
+    /// Prepares the filter, or finds it among the [`known`] ones. `device` is that of the request.
     fn ready(self, device: &Device) -> faltung::Result<Prepared> {
         let make = || -> faltung::Result<_> {
             let ready = device.prepare_for_device_images(&self.problem()?, VariantChoice::Auto)?;
@@ -167,7 +167,7 @@ impl Rows {
         Ok(Self { width, height, channels, pitch: (pitch / bytes) as usize, kind, address })
     }
 
-    /// The values from the first row's first to the last row's last.
+    /// The number of values from the first one to the last one, gaps between rows included.
     fn span(&self) -> usize {
         match self.height * self.width * self.channels {
             0 => 0,

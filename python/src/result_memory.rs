@@ -1,8 +1,8 @@
 //! Memory of large results, kept for the next result of the same size.
 //!
-//! The system clears each page of new memory. For a small filter of a large array that takes a third of the time. So
-//! large results get their memory from this module, by NumPy's interface for allocators (NEP 49), and give it back to
-//! it. The system may take pages that are kept as soon as it lacks memory (`MADV_FREE`).
+//! The system clears each page of new memory, which takes a third of the time of a small filter of a large array. So
+//! this module allocates the memory of large results, by NumPy's interface for allocators (NEP 49), and keeps it when
+//! they are freed. The system may take kept pages as soon as it lacks memory (`MADV_FREE`).
 
 use std::alloc::{self, Layout};
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 
-/// Results of at least so many bytes are large. Of smaller ones glibc itself keeps the memory, after the first of them.
-/// Only Linux takes back pages that are kept.
+/// Results of at least this many bytes are large. The memory of smaller ones glibc itself keeps, after the first of
+/// them. Only Linux can take kept pages, so elsewhere no result is large.
 pub(crate) const LARGE: usize = if cfg!(target_os = "linux") { 32 << 20 } else { usize::MAX };
 
 /// The most bytes that are kept.
@@ -80,7 +80,7 @@ impl Drop for Block {
 struct Blocks {
     /// The blocks of arrays, by their addresses.
     used: BTreeMap<usize, Block>,
-    /// The others, oldest first.
+    /// The blocks of no array, oldest first.
     kept: Vec<Block>,
 }
 
@@ -91,7 +91,8 @@ fn blocks() -> MutexGuard<'static, Blocks> {
 }
 
 impl Blocks {
-    /// A kept block of this size, or a new one. Of the last one that was kept the system has taken the fewest pages.
+    /// A kept block of this size, or a new one. The newest kept block is taken, of which the system has the fewest
+    /// pages.
     fn take(&mut self, bytes: usize) -> Option<Block> {
         if let Some(index) = self.kept.iter().rposition(|block| block.layout.size() == bytes) {
             return Some(self.kept.remove(index));
@@ -102,7 +103,7 @@ impl Blocks {
         })
     }
 
-    /// The address for NumPy: null if there is no block.
+    /// Notes that an array uses a block. Returns the address for NumPy, which is null without a block.
     fn lend(&mut self, block: Option<Block>) -> *mut c_void {
         let Some(block) = block else { return null_mut() };
         let first = block.first.as_ptr();
@@ -110,10 +111,10 @@ impl Blocks {
         first.cast()
     }
 
-    /// Keeps a block, if the system can take its pages all the same.
+    /// Keeps a block if the system can still take its pages. Else frees it.
     fn give_back(&mut self, block: Block) {
         if faltung::memory::address_space().is_some() {
-            // What is kept would be missing.
+            // Kept blocks count against a limit of the address space, even without pages.
             self.kept.clear();
             return;
         }
@@ -127,7 +128,7 @@ impl Blocks {
     }
 }
 
-// NumPy's functions for memory. `context` is that of `HANDLER`.
+// The functions of `HANDLER`, which NumPy calls. `context` is that of `HANDLER`.
 
 unsafe extern "C" fn malloc(_context: *mut c_void, bytes: usize) -> *mut c_void {
     let mut blocks = blocks();
@@ -146,7 +147,7 @@ unsafe extern "C" fn realloc(_context: *mut c_void, old: *mut c_void, bytes: usi
     let mut blocks = blocks();
     let Some(block) = blocks.take(bytes) else { return null_mut() };
     if let Some(old) = blocks.used.remove(&old.addr()) {
-        // SAFETY: two blocks apart, each of at least so many bytes.
+        // SAFETY: the blocks are two, and each has at least this many bytes.
         unsafe { old.first.copy_to_nonoverlapping(block.first, bytes.min(old.layout.size())) };
         blocks.give_back(old);
     }
@@ -197,12 +198,12 @@ static HANDLER: Handler = Handler {
 /// `PyDataMem_SetHandler` of NumPy: sets the allocator of this context's new arrays, and returns the one before.
 type SetHandler = unsafe extern "C" fn(*mut ffi::PyObject) -> *mut ffi::PyObject;
 
-/// What is needed of NumPy.
+/// The parts of NumPy that set an allocator.
 struct NumPy {
     set_handler: SetHandler,
     /// [`HANDLER`] in a capsule.
     handler: Py<PyAny>,
-    /// NumPy's own.
+    /// NumPy's own handler.
     default: Py<PyAny>,
     empty: Py<PyAny>,
 }
@@ -211,7 +212,7 @@ impl NumPy {
     fn get(py: Python<'_>) -> PyResult<&Self> {
         static NUMPY: PyOnceLock<NumPy> = PyOnceLock::new();
         NUMPY.get_or_try_init(py, || {
-            /// Where the functions are in the table of NumPy's C interface, from 1.22 on.
+            /// The places of the entries in the table of NumPy's C interface, from 1.22 on.
             const SET_HANDLER: usize = 304;
             const DEFAULT_HANDLER: usize = 306;
             let numpy = py.import("numpy")?;
@@ -255,7 +256,7 @@ pub(crate) fn empty_large<'py>(shape: &Bound<'py, PyTuple>, dtype: &Bound<'py, P
     let arguments = PyTuple::new(py, [shape.as_any(), dtype])?;
     let empty = || numpy.empty.bind(py).call1(&arguments);
     let before = numpy.set(numpy.handler.bind(py))?;
-    // Whoever has set an allocator wants that one.
+    // A program that has set an allocator gets memory from that one.
     let result = before.is(numpy.default.bind(py)).then(empty);
     numpy.set(&before)?;
     result.unwrap_or_else(empty)

@@ -1,4 +1,4 @@
-//! What becomes of alpha.
+//! The treatment of alpha.
 
 use super::bombs::tiff;
 use super::*;
@@ -82,7 +82,7 @@ fn colours_are_weighted() {
     check::<f32>(4, 1.0);
 }
 
-/// What can't be seen has no part in what can.
+/// Transparent pixels do not change visible ones.
 #[test]
 fn hidden_colours_do_not_show() {
     let place = Place::new();
@@ -100,12 +100,12 @@ fn hidden_colours_do_not_show() {
         assert_eq!(pixel[..3], expected);
     }
     assert!((100..156).contains(&blurred.channel(3).values()[20]));
-    // With plain they shine through.
+    // With plain they do.
     place.filter(&["a.png", "-o", "c.png", "--gaussian", "2", "--alpha", "plain"]).quietly();
     assert!(place.read_u8("c.png").row(0)[4 * 20 + 2] > 100);
 }
 
-/// A derivative of what is opaque would be invisible.
+/// A derivative of an opaque picture keeps alpha: the derivative of its alpha would make it transparent.
 #[test]
 fn alpha_is_kept_where_the_mask_sums_to_0() {
     let place = Place::new();
@@ -319,7 +319,7 @@ fn colours_of_openexr_stay_multiplied_or_are_divided() {
     assert_eq!(place.read_u8("b.png").values(), [255, 128, 0, 128, 0, 0, 0, 0, 255, 128, 0, 255]);
 }
 
-/// Neither are those of a TIFF that says so. What is multiplied by alpha and white is as bright as alpha.
+/// A TIFF may say that its colours are multiplied by alpha. Then a white pixel is as bright as its alpha.
 #[test]
 fn premultiplied_colours_of_tiff_are_not_weighted_again() {
     let place = Place::new();

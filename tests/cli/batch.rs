@@ -1,4 +1,4 @@
-//! Many pictures in one run: folders, patterns, what is reported, and what is left when the run is ended in the middle.
+//! Many pictures in one run: folders, patterns, messages, and the files that an interrupted run leaves.
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn several_inputs() {
     place.filter(&["[c].png", "-o", "found.png", "--identity", "-q"]).quietly();
 }
 
-/// A folder stands for the pictures directly in it; what is hidden, left over or no picture is passed over.
+/// A folder stands for the pictures directly in it. Hidden files, unfinished files and other files are passed over.
 #[test]
 fn a_folder_is_its_pictures() {
     let place = Place::new();
@@ -62,7 +62,7 @@ fn a_folder_is_its_pictures() {
     assert!(!place.path("nothing").exists());
 }
 
-/// What is in a folder and is not read is counted.
+/// The other entries of a folder are counted.
 #[cfg(unix)]
 #[test]
 fn what_a_folder_has_besides_is_counted() {
@@ -83,7 +83,7 @@ fn what_a_folder_has_besides_is_counted() {
     assert_eq!(place.read_u8("png/a/c.png"), place.read_u8("in/a.png"));
 }
 
-/// Where all results exist, the device is not opened, whether it is there or not.
+/// If all results exist, the device is not opened and need not exist.
 #[test]
 fn existing_results_need_no_device() {
     let place = Place::new();
@@ -96,7 +96,7 @@ fn existing_results_need_no_device() {
     run(&["c.png", "a.png"]).with(3, &["cuda:99"]);
 }
 
-/// What a pattern finds that is no picture is reported by its name; hidden files are not found.
+/// A file that a pattern finds and that is no picture is an error with its name. Hidden files are not found.
 #[test]
 fn a_pattern_reports_what_is_no_picture() {
     let place = Place::new();
@@ -141,7 +141,7 @@ fn a_batch_gives_what_single_runs_give() {
     }
 }
 
-/// Each input that fails is named, with the reason; all the others are done.
+/// Each input that fails is named, with the reason. All others are filtered.
 #[test]
 fn every_failure_is_reported() {
     let place = Place::new();
@@ -247,13 +247,13 @@ mod ended_in_the_middle {
         }
         let before = finished(&place).len();
         println!("killed {kills} times, {before} of {PICTURES} pictures are there");
-        // What is left over does not disturb the next run, which does the rest.
+        // Unfinished files do not disturb the next run, which computes the rest.
         let rest = place.host(&[&["filter", "in", "-o", "out/", "--skip-existing"], &FILTER[..]].concat());
         let kept = format!("{before} results existed and are kept");
         rest.with(0, &[&kept, &format!("{} pictures in ", PICTURES - before)]);
         assert_eq!(finished(&place).len(), PICTURES);
         check(&place);
-        // Nor is it taken for a picture.
+        // They are not taken for pictures.
         place.filter(&["out", "-o", "next/", "--identity", "-q"]).quietly();
         assert_eq!(place.names().iter().filter(|name| name.starts_with("next/")).count(), PICTURES);
     }

@@ -96,7 +96,7 @@ fn takes_little(name: &str, bytes: &[u8], words: &[&str]) {
     match result {
         Ok(_) => {
             assert!(words.is_empty(), "{name} is a picture");
-            // The batch knows before it reads, but for the memory that the process itself needs.
+            // The batch knows this before it reads, except for the memory of the process itself.
             let known = host::files::decoded_bytes(&path);
             assert!(memory <= known + (8 << 20), "{name} took {memory} bytes, {known} were expected");
         }
@@ -358,7 +358,7 @@ fn netpbm_and_others() {
     takes_little("a.pgm", &[b"P5 ", long.as_slice()].concat(), &["a header of more than"]);
 }
 
-/// The one that takes too much is named, and the others are written.
+/// A batch names the picture that takes too much memory, and writes the others.
 #[test]
 fn a_bomb_in_a_batch() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! Where masks without a middle lie.
+//! The position of masks that have no middle.
 
 use super::*;
 

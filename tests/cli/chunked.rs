@@ -151,7 +151,7 @@ fn what_exists_is_kept_if_it_is_of_this_task() {
     run(&["--box", "5"]).with(1, &["b.zarr exists", "--skip-existing", "--overwrite"]);
     fs::remove_file(place.path("b.zarr/c/1/1")).unwrap();
     fs::remove_file(place.path("b.zarr/c/0/2")).unwrap();
-    // Whoever writes a chunk that exists changes it.
+    // A run that writes an existing chunk changes this text.
     fs::write(place.path("b.zarr/c/2/2"), "kept").unwrap();
     run(&["--box", "5", "--skip-existing"]).with(0, &["2 of 2 chunks (7 existed and are kept)"]);
     assert_eq!(fs::read(place.path("b.zarr/c/2/2")).unwrap(), b"kept");

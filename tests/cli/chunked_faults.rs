@@ -37,8 +37,8 @@ fn start(place: &Place, filter: &[&str]) -> Child {
     command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Killed at any moment, the array holds whole chunks only. The last run completes it: byte for byte the result of a
-/// run that was not disturbed.
+/// After a kill at any moment the array has whole chunks only. The last run completes it. Then its bytes are those of a
+/// run without a kill.
 #[test]
 fn a_killed_run_is_completed() {
     let seed = fastrand::u64(..);

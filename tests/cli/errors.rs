@@ -29,7 +29,7 @@ fn prepared() -> Place {
     place
 }
 
-/// The same for an input with these bytes.
+/// Checks that an input with these bytes is refused.
 #[track_caller]
 pub(super) fn refuses(name: &str, bytes: &[u8], words: &[&str]) {
     let place = prepared();
@@ -39,7 +39,7 @@ pub(super) fn refuses(name: &str, bytes: &[u8], words: &[&str]) {
     assert_eq!(place.names(), before);
 }
 
-/// The same for a mask's text.
+/// Checks that the text of a mask is refused.
 #[track_caller]
 fn refuses_mask(text: &[u8], words: &[&str]) {
     let place = prepared();
@@ -148,8 +148,8 @@ fn devices() {
     assert_eq!(place.names(), ["a.png", "g.npy"]);
 }
 
-/// A picture is read while the device is opened. What has no end yet must not keep it from being missed: the standard
-/// input, or a pipe.
+/// A picture is read while the device is opened. An input without an end must not delay the error of a missing device.
+/// Such inputs are the standard input and a pipe.
 #[test]
 fn a_missing_device_does_not_wait_for_a_picture() {
     waits_for_nothing("-");
@@ -184,7 +184,7 @@ fn waits_for_nothing(input: &str) {
     assert_eq!(status.code(), Some(3));
 }
 
-/// A variant's name is looked at on any device, before the device is.
+/// The name of a variant is checked before the device is opened.
 #[test]
 fn variants_of_check() {
     let place = Place::new();
@@ -336,7 +336,7 @@ fn outputs() {
     fails(&["a.png", "-o", "{stem}-{ext}", "--identity"], 2, &["has no extension"]);
 }
 
-/// What a format can't hold for its size is said in full, and no file is left.
+/// The error of a picture that is too large for a format names the sizes. No file is left.
 #[test]
 fn jpeg_has_a_largest_size() {
     let place = Place::new();

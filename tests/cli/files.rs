@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a format gives back of 1 to 4 channels: the same, or RGB where it has no grey.
+/// A picture of 1 to 4 channels is the same after it was written and read. Formats without grey give RGB.
 #[test]
 fn identity_gives_the_pixels_back() {
     let formats: [(&str, &[&str], &[usize]); 10] = [
@@ -128,7 +128,7 @@ fn notes_go_to_standard_error() {
     place.host(&["filter", "a.npy", "-o", "c.npy", "--identity", "-q"]).quietly();
 }
 
-/// NaN and infinity are allowed in a mask and as a border, and seldom meant.
+/// NaN and infinity in a mask or as a border are allowed, but a note says so, because they are seldom meant.
 #[test]
 fn values_that_are_not_finite_are_noted() {
     let place = Place::new();
@@ -225,7 +225,7 @@ fn long_work_is_announced() {
         child.wait().unwrap();
         assert!(line.starts_with("large.npy: this will take about "), "{line:?}");
     }
-    // What is soon done is not.
+    // Short work is not announced.
     place.filter(&["large.npy", "-o", "c.npy", "--box", "3"]).quietly();
 }
 
@@ -261,7 +261,7 @@ fn help_and_information() {
         assert!(choices.iter().any(|choice| choice["variant"] == **method), "{method} is never chosen");
     }
     assert!(choices.iter().all(|choice| methods.contains(&&choice["variant"]) && choice["reason"] != ""), "{on_cpu}");
-    // What is taken depends on the size.
+    // The choice depends on the size.
     let on_emulator = |size: &str| place.host(&["info", "--device", "emulator", "--size", size]).stdout;
     let (small, large) = (on_emulator("200"), on_emulator("3840x2160"));
     assert!(

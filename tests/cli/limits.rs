@@ -1,4 +1,4 @@
-//! Limits that the system sets for a process: what they forbid is an error of the picture that meets them.
+//! Limits that the system sets for a process. A picture that exceeds one has an error of its own.
 #![cfg(target_os = "linux")]
 
 use super::*;
@@ -29,7 +29,8 @@ fn least_address_space() -> usize {
     (10_000..100_000).step_by(500).find(starts).expect("100 MB are enough to start")
 }
 
-/// With little address space it goes slower; with too little each picture fails by its name. Nothing ends the program.
+/// With little address space a run is slower. With too little each picture fails with its name. The program does not
+/// crash.
 #[test]
 fn address_space() {
     const PICTURES: usize = 6;
@@ -52,7 +53,7 @@ fn address_space() {
     }
 }
 
-/// A result that may not be so large is an error of its own.
+/// A result above the limit of file sizes is an error of its own.
 #[test]
 fn file_size() {
     let place = Place::new();
@@ -74,7 +75,7 @@ fn openexr_says_why_it_is_not_written() {
     assert!(!ended.stderr.contains("decoding"), "{}", ended.stderr);
 }
 
-/// Help that nobody gets is an error, as a result is.
+/// Help that can't be written is an error, as a result is.
 #[test]
 fn help_on_a_full_disk() {
     let place = Place::new();
@@ -85,7 +86,7 @@ fn help_on_a_full_disk() {
     }
 }
 
-/// More threads than the system could start are not begun.
+/// The program does not begin more threads than the system can start.
 #[test]
 fn many_threads() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! What files say apart from their values: kept, applied, or named where it is lost. And how files are written.
+//! Metadata of files: kept, applied, or named if it is lost. And how files are written.
 
 use std::collections::BTreeMap;
 
@@ -131,7 +131,7 @@ fn exif_is_kept_with_orientation_reset() {
     place.filter(&["b.jpg", "-o", "f.npy", "--identity", "-q"]).quietly();
 }
 
-/// What readers of TIFF need to tell alpha from a fourth ink, and no more.
+/// The fields that readers of TIFF need to distinguish alpha from a fourth ink, and no others.
 #[test]
 fn tiff_names_its_alpha() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! Names of files that are not what one expects of a name.
+//! Unusual names of files.
 #![cfg(target_os = "linux")]
 
 use std::ffi::OsStr;

@@ -78,7 +78,7 @@ fn ignored_signals_stay_ignored() {
     Ended::from(child.wait_with_output().unwrap()).with(143, &["interrupted after "]);
 }
 
-/// What a killed run left is removed by the next one; what a living one writes is not.
+/// A run removes the unfinished files of a killed run, but not those of a running one.
 #[test]
 fn left_over_files_are_removed() {
     let place = prepared(500);
@@ -190,7 +190,7 @@ fn results_outlive_a_loss_of_power() {
     assert_eq!((folder.as_str(), handlers.as_str()), ("out a.png b.png", "exit handlers"));
 }
 
-/// A signal ends the program without exit handlers, among which are the CUDA driver's; the end of a run has them.
+/// A signal ends the program without exit handlers, such as those of the CUDA driver. Without a signal they run.
 #[test]
 fn a_signal_runs_no_exit_handlers() {
     let place = prepared(300);

@@ -1,4 +1,4 @@
-//! Values beyond what a type holds saturate, and it is said.
+//! Values beyond the range of a type saturate, and a note says so.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn saturation_is_noted() {
     }
 }
 
-/// Less than 1 % goes without a word.
+/// Less than 1 % makes no note.
 #[test]
 fn little_is_not_worth_a_word() {
     let place = Place::new();
@@ -40,7 +40,7 @@ fn little_is_not_worth_a_word() {
     place.filter(&args("more.png")).with(0, &["note: more.png: 1 % of the result's values saturate (1 % below 0)"]);
 }
 
-/// A batch says it once.
+/// A batch prints the note once.
 #[test]
 fn a_batch_says_it_in_one_line() {
     let place = Place::new();

@@ -102,7 +102,7 @@ fn the_length_of_the_gradient() {
     }
 }
 
-/// What lies between two masks is f32, beyond the range of the type, too, as two runs through f32 have it.
+/// Values between two masks are f32 and may exceed the range of the type. Two runs with f32 between them give the same.
 #[test]
 fn masks_one_after_the_other() {
     let place = Place::new();

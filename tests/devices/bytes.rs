@@ -1,9 +1,11 @@
-//! Bytes and words: how sums become them.
+//! The rounding of sums to `u8` and `u16`.
 
 use super::*;
 
-/// Images of every width up to that of a tile and one more, high enough that some of the sums of each column are just
-/// between two bytes, and too few of them for the tensor cores to leave all others to the sums in `f32`, too.
+/// Images of every width up to that of a tile and one more.
+///
+/// They are so high that each column has some sums that lie just between two bytes. These are so few that the tensor
+/// cores still decide the others.
 pub(super) fn at_the_right_edge(device: DeviceChoice) -> Result<(), Failed> {
     let device = Device::select(device)?;
     let mut random = fastrand::Rng::with_seed(SEED);
@@ -51,7 +53,7 @@ fn uncertain(side: usize, random: &mut fastrand::Rng) -> Result<Filter, Failed> 
     Ok(Filter::new(Mask::new(side, side, mask)?))
 }
 
-/// Whether the tensor cores' variant has the CPU's bytes for a random image of so many columns and rows.
+/// Checks that the tensor cores' variant has the CPU's bytes for a random image of so many columns and rows.
 fn same_bytes(
     device: &Device,
     filter: &Filter,

@@ -1,4 +1,4 @@
-//! Integers in the class Normwise: made of planes without a proof.
+//! Integers in the class Normwise, which are converted from planes without a proof.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Right answers with a defect must be told apart, or the other tests prove nothing.
+//! The comparisons of the other tests find a planted defect. Else those tests would prove nothing.
 
 use super::*;
 
@@ -7,7 +7,7 @@ fn plain(case: &Case) -> bool {
     case.image.0 > 3 && case.image.1 > 3 && case.content == Content::Random && case.format == PixelFormat::PLANE
 }
 
-/// A right answer with one defect must be told apart, or the tests above prove nothing.
+/// Checks that a right answer with this defect is judged wrong.
 fn planted(defect: impl Fn(&mut Vec<f32>)) -> Result<(), Failed> {
     for case in cases(true, SEED).into_iter().filter(plain).take(40) {
         let checker = Checker::new(case)?;
@@ -42,8 +42,8 @@ pub(super) fn planted_shift() -> Result<(), Failed> {
     planted(|result| result.rotate_right(1))
 }
 
-/// The answer of a separable variant is within its bound and has not the direct sum's bits: who claims them is found
-/// out. One value further off than the bound allows is found, too.
+/// The answer of a separable variant is within its bound, but not bit-exact with the direct sum. It is judged wrong as
+/// an exact answer. So is a single value beyond the bound.
 pub(super) fn planted_order() -> Result<(), Failed> {
     let device = Device::emulator(1);
     for (variant, mask) in [

@@ -1,9 +1,8 @@
-//! Images in strips, for which the memory is too small.
+//! Images that are computed in strips, because the device's memory is too small.
 
 use super::*;
 
-/// With too little memory for the whole image the answer is the same, from strips; with too little for a strip, from
-/// the CPU.
+/// With too little memory for the whole image, strips give the same answer. With too little for a strip, the CPU does.
 pub(super) fn strips(device: DeviceChoice) -> Result<(), Failed> {
     let borders = [Border::ZERO, Border::Constant(7.5), Border::Clamp, Border::Reflect, Border::Mirror, Border::Wrap];
     let mut random = fastrand::Rng::with_seed(SEED);
@@ -105,7 +104,7 @@ pub(super) fn strips_of_values(device: DeviceChoice) -> Result<(), Failed> {
     strips_of::<f32>(device, Variant::SlidingWindow, &[3, 4], (5, 5), |random| random.f32() - 0.5)
 }
 
-/// The same for one type and mask.
+/// Compares strips of images of one type and mask.
 fn strips_of<T: faltung::Pixel>(
     device: DeviceChoice,
     variant: Variant,

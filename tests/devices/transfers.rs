@@ -21,7 +21,7 @@ pub(super) fn huge() -> Result<(), Failed> {
         };
         for first in [0, (1 << 31) / width - BAND / 2, height - 2 * BAND] {
             let rows = if first == 0 || first + 2 * BAND == height { 2 * BAND } else { BAND + 16 };
-            // A part of the image has borders of its own above and below: only rows whose windows are in it are
+            // A part of the image has other borders above and below. So only rows whose windows lie in it are
             // compared.
             let part = image.crop(0, first, width, rows)?;
             let part_problem = Problem::new(width, rows, &filter)?.with_format(PixelFormat::of::<u8, u8>(1))?;

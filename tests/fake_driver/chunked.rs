@@ -1,5 +1,5 @@
-//! Images in chunks on several devices: each chunk goes to whoever is free, and a device that fails is named while
-//! others do its work.
+//! Images in chunks on several devices. Each chunk goes to a free device. A device that fails is named, and others do
+//! its work.
 
 use std::fs;
 use std::path::{Path, PathBuf};

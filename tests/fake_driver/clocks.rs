@@ -1,4 +1,4 @@
-//! `host bench` beside a fake NVML: the clocks of a GPU in its reports, and a throttle that is planted.
+//! `host bench` with a fake NVML: the clocks of a GPU in its reports, and a planted throttle.
 
 use std::fs;
 use std::path::Path;

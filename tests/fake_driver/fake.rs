@@ -1,4 +1,4 @@
-//! The fake driver as the tests use it: found, loaded, controlled, asked for its report.
+//! Finds, loads and controls the fake driver, and reads its report.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -27,7 +27,7 @@ fn folder_with(name: &str, libraries: &[&str]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&folder).expect("a folder for the library's names");
     for library_name in libraries {
-        // Made aside and renamed, because tests of another process may be using the one that is there.
+        // The link is made under another name and renamed, because another process may use the present one.
         let made = folder.join(format!("link-{}", std::process::id()));
         std::os::unix::fs::symlink(library(), &made).expect("a link to the library");
         std::fs::rename(&made, folder.join(library_name)).expect("a link under the library's name");
@@ -75,7 +75,7 @@ impl Fake {
         *unsafe { self.library.get::<F>(name.as_bytes()) }.unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// Forgets what was, and takes settings.
+    /// Resets the driver, and applies settings.
     #[track_caller]
     pub(crate) fn reset(&self, settings: &str) {
         let function: unsafe extern "C" fn(*const c_char) -> c_int = self.function("fake_cuda_reset");
@@ -84,7 +84,7 @@ impl Fake {
         assert_eq!(unsafe { function(text.as_ptr()) }, 0, "settings: {settings}");
     }
 
-    /// Calls the library with memory lent to it, and then has it back: what still uses it is reported.
+    /// Lends memory to a call of the library. The driver reports work that still uses it after the call.
     pub(crate) fn lending<S, R, T>(&self, source: &[S], result: &mut [R], call: impl FnOnce(&[S], &mut [R]) -> T) -> T {
         let lend: extern "C" fn(*const c_void, usize) = self.function("fake_cuda_lend");
         lend(source.as_ptr().cast(), size_of_val(source));
@@ -104,12 +104,12 @@ impl Fake {
         self.lending(source, result, |source, result| convolution.apply_values(source, result))
     }
 
-    /// What was lent may be freed.
+    /// Lets the lent memory be freed or used again.
     pub(crate) fn forget(&self) {
         self.function::<extern "C" fn()>("fake_cuda_forget")();
     }
 
-    /// What happened since the reset.
+    /// The driver's report since the reset.
     pub(crate) fn report(&self) -> Report {
         let function: unsafe extern "C" fn(*mut c_char, usize) -> usize = self.function("fake_cuda_report");
         // SAFETY: no room, so that nothing is written.
@@ -170,7 +170,7 @@ impl Report {
         }
     }
 
-    /// What a correct program leaves: nothing.
+    /// The objects that are left, and the reported misuse. None after a correct program.
     pub(crate) fn trouble(&self) -> Option<String> {
         let Self { live, leaked, violations, .. } = self;
         let is_clean = live.is_empty() && leaked.is_empty() && violations.is_empty();

@@ -7,7 +7,7 @@ use libtest_mimic::Failed;
 
 use crate::Test;
 use crate::fake::{Fake, PAGEABLE_LATE, Report};
-use crate::handles::foreign_streams::{LAYOUTS, one_call};
+use crate::handles::foreign_streams::{LAYOUTS, filter_twice};
 use crate::library::cleanly;
 
 pub(crate) const TESTS: &[Test] = &[
@@ -43,7 +43,7 @@ fn watch(
     layout: (usize, usize, usize),
 ) -> Result<Vec<BTreeMap<String, u64>>, Failed> {
     let mut seen = Vec::new();
-    one_call(&Device::cuda(0)?, default, layout, &mut |call| {
+    filter_twice(&Device::cuda(0)?, default, layout, &mut |call| {
         let before = fake.report();
         call()?;
         seen.push(calls(&before, &fake.report()));
@@ -95,7 +95,7 @@ fn few_calls() -> Result<(), Failed> {
 fn without_an_event() -> Result<(), Failed> {
     cleanly(&format!("{PAGEABLE_LATE};fail=cuEventRecord:1:2"), |fake| {
         let mut waited = None;
-        let done = one_call(&Device::cuda(0)?, None, LAYOUTS[0], &mut |call| {
+        let done = filter_twice(&Device::cuda(0)?, None, LAYOUTS[0], &mut |call| {
             let before = fake.report();
             let done = call();
             waited.get_or_insert(calls(&before, &fake.report()));

@@ -1,4 +1,4 @@
-//! What the library does under a driver that does what it shall: the CPU's bits, and nothing left.
+//! The library with a driver that does not fail. Results are bit-exact with the CPU's, and no object is left.
 
 use faltung::{
     Accuracy, Border, Device, DeviceImage, Filter, Image, Mask, PageLocked, Pixel, PixelFormat, Problem, Stream,
@@ -43,7 +43,7 @@ pub(crate) fn image<T: Pixel>(width: usize, height: usize) -> Image<T> {
     Image::from_fn(width, height, value).expect("an image has pixels")
 }
 
-/// What the CPU makes of it.
+/// The CPU's result.
 pub(crate) fn on_cpu<T: Pixel, U: Pixel>(image: &Image<T>) -> Image<U> {
     Device::cpu().apply(&filter(), image).expect("the CPU computes")
 }
@@ -54,7 +54,7 @@ pub(crate) fn problem<T: Pixel>(image: &Image<T>) -> Problem {
     problem.with_format(PixelFormat::of::<T, T>(image.channels())).expect("a valid format")
 }
 
-/// Puts values on the device, as rows of one channel.
+/// Uploads values to the device, as rows of one channel.
 pub(crate) fn upload<T: Pixel>(
     device: &Device,
     values: &[T],
@@ -64,7 +64,7 @@ pub(crate) fn upload<T: Pixel>(
     device.upload_view(View::new(width, values.len() / width, 1, width, values)?, stream)
 }
 
-/// Fetches them.
+/// Downloads values from the device.
 pub(crate) fn download<T: Pixel>(image: &DeviceImage<T>, values: &mut [T], stream: &Stream) -> faltung::Result<()> {
     let (width, height) = (image.width(), image.height());
     image.download_into(ViewMut::new(width, height, 1, width, values)?, stream)
@@ -78,7 +78,7 @@ pub(crate) fn locked<T: Pixel>(device: &Device, image: &Image<T>) -> faltung::Re
     Ok([source, device.page_locked(length)?])
 }
 
-/// Does something under a driver with these settings, and checks that nothing is left.
+/// Resets the driver with these settings, calls `work`, and checks that no object is left.
 pub(crate) fn cleanly(settings: &str, work: impl FnOnce(&Fake) -> Result<(), Failed>) -> Result<(), Failed> {
     let fake = Fake::get();
     fake.reset(settings);
@@ -314,7 +314,7 @@ fn without_graphs() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A system that locks no pages has the way through pageable memory. Who asks for page-locked memory gets an error.
+/// Without page-locked memory copies use pageable memory. A call that asks for page-locked memory fails.
 fn without_page_locked_memory() -> Result<(), Failed> {
     cleanly("fail=cuMemAllocHost_v2:1:304:always", |_| {
         let device = Device::cuda(0)?;
@@ -346,7 +346,7 @@ fn jit_refuses() -> Result<(), Failed> {
     })
 }
 
-/// No device, an older one, one that is too old.
+/// A driver without a device, with an older device, and with a device that is too old.
 fn other_devices() -> Result<(), Failed> {
     cleanly("devices=0", |_| {
         assert!(matches!(Device::cuda(0), Err(faltung::Error::NoDevice { .. })));

@@ -1,4 +1,4 @@
-//! What the program says of a device that is lost, and of what the driver or the system refuses.
+//! The program's messages about a lost device, and about calls that the driver or the system refuses.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(crate) const TESTS: &[Test] = &[
 const COUNT: usize = 9;
 /// A kernel that breaks off while it runs, in the first graph.
 const BREAKS_OFF: &str = "fail=cuGraphLaunch:1:719:late";
-/// What is said of it.
+/// The message about it.
 const IS_LOST: &str = "the CUDA device is lost: ";
 
 /// A folder `in` with pictures of one size.

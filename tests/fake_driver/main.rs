@@ -1,5 +1,5 @@
-//! The GPU's side of the host under a fake driver, `rust-cuda/fake_cuda`: kernels in the emulator, copies that complete
-//! late, failures at every call. No GPU takes part.
+//! The GPU path with a fake driver, `rust-cuda/fake_cuda`: kernels in the emulator, copies that complete late, failures
+//! at every call. No GPU is needed.
 //!
 //! The tests of the library load the driver into this process, one test at a time. Those of the program start it with
 //! the driver in the loader's path.
@@ -26,7 +26,7 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// A test, and what it is called.
+/// A test: its name, and its function.
 type Test = (&'static str, fn() -> Result<(), Failed>);
 
 fn main() -> ExitCode {

@@ -1,5 +1,5 @@
-//! The tests of the library's handles under this driver: work begins only when somebody waits for it, so that what is
-//! not ordered runs in another order than it was given in.
+//! The tests of the library's handles with this driver. Work begins only when a thread waits for it. So work that
+//! nothing orders runs in another order than that of the calls.
 
 use faltung::Device;
 use libtest_mimic::{Failed, Trial};

@@ -49,14 +49,14 @@ fn non_blocking() -> Result<Stream, Failed> {
     Ok(unsafe { std::mem::transmute::<sys::CUstream, Stream>(handle) })
 }
 
-/// Fails if a function of the driver does.
+/// Turns the status of a driver function into a result.
 fn status(status: sys::CUresult) -> Result<(), Failed> {
     if status == sys::CUresult::CUDA_SUCCESS { Ok(()) } else { Err(format!("{status:?}").into()) }
 }
 
-/// Checks that something was reported, and nothing else.
+/// Checks that misuse was reported, and that each report contains `words`.
 #[track_caller]
-fn reports(report: &Report, words: &str) {
+fn assert_reported(report: &Report, words: &str) {
     let found = &report.violations;
     assert!(!found.is_empty() && found.iter().all(|text| text.contains(words)), "\"{words}\" in {found:?}");
 }
@@ -83,7 +83,7 @@ fn use_after_return() -> Result<(), Failed> {
         // SAFETY: the fake driver does not copy. On a real driver the copy would read the source after the call.
         unsafe { buffer.async_copy_from(source, &stream) }
     })?;
-    reports(&fake.report(), "has returned");
+    assert_reported(&fake.report(), "has returned");
     stream.synchronize()?;
     let mut found = [1_u8; 100];
     buffer.copy_to(&mut found)?;
@@ -101,7 +101,7 @@ fn begin_after_return() -> Result<(), Failed> {
     // SAFETY: the stream is waited for in the next line.
     unsafe { buffer.async_copy_to(&mut result, &stream) }?;
     stream.synchronize()?;
-    reports(&fake.report(), "which a call that has returned had");
+    assert_reported(&fake.report(), "which a call that has returned had");
     assert_eq!(result[0], 7, "the fake driver does not do a forbidden copy");
     Ok(())
 }
@@ -113,7 +113,7 @@ fn destroyed_handle() -> Result<(), Failed> {
     // SAFETY: a driver checks its handles.
     let status = unsafe { sys::cuStreamSynchronize(handle) };
     assert_eq!(status, sys::CUresult::CUDA_ERROR_INVALID_HANDLE);
-    reports(&fake.report(), "stream");
+    assert_reported(&fake.report(), "stream");
     Ok(())
 }
 
@@ -121,7 +121,7 @@ fn no_context() -> Result<(), Failed> {
     let (fake, _context, _stream) = open("")?;
     let found = std::thread::spawn(mem_get_info).join().expect("it does not panic");
     assert_eq!(found, Err(cust::error::CudaError::InvalidContext));
-    reports(&fake.report(), "no context is current");
+    assert_reported(&fake.report(), "no context is current");
     Ok(())
 }
 
@@ -131,7 +131,7 @@ fn host_pointer() -> Result<(), Failed> {
     // SAFETY: a driver checks that the address is one of the device.
     let status = unsafe { sys::cuMemcpyDtoH_v2(to.as_mut_ptr().cast(), from.as_ptr().addr() as u64, 16) };
     assert_eq!(status, sys::CUresult::CUDA_ERROR_INVALID_VALUE);
-    reports(&fake.report(), "do not lie in one block");
+    assert_reported(&fake.report(), "do not lie in one block");
     Ok(())
 }
 
@@ -154,8 +154,8 @@ fn unwritten() -> Result<DeviceBuffer<u8>, Failed> {
     Ok(unsafe { DeviceBuffer::uninitialized(100) }?)
 }
 
-/// What the stream finds in the memory.
-fn found_by(stream: &Stream, buffer: &DeviceBuffer<u8>) -> Result<u8, Failed> {
+/// The value of the bytes, which all are equal, as a copy in the stream finds it.
+fn read_in(stream: &Stream, buffer: &DeviceBuffer<u8>) -> Result<u8, Failed> {
     let mut result = LockedBuffer::<u8>::new(&7, 100)?;
     // SAFETY: the stream is waited for in the next line.
     unsafe { buffer.async_copy_to(&mut result, stream) }?;
@@ -164,13 +164,15 @@ fn found_by(stream: &Stream, buffer: &DeviceBuffer<u8>) -> Result<u8, Failed> {
     Ok(result[0])
 }
 
-/// A memset without a stream returns before it is done. Then `order` runs, which may order the copy behind it.
+/// Sets memory to 3 by a memset without a stream, and reads it in `stream`. The memset returns before it is done.
+///
+/// `order` runs between the two calls, and may order the copy after the memset.
 fn set_and_read(stream: &Stream, order: impl FnOnce() -> Result<(), Failed>) -> Result<u8, Failed> {
     let buffer = unwritten()?;
     // SAFETY: the memory has the bytes.
     status(unsafe { sys::cuMemsetD8_v2(buffer.as_device_ptr().as_raw(), 3, 100) })?;
     order()?;
-    let found = found_by(stream, &buffer)?;
+    let found = read_in(stream, &buffer)?;
     CurrentContext::synchronize()?;
     Ok(found)
 }
@@ -182,7 +184,7 @@ fn memset_without_order() -> Result<(), Failed> {
     assert_eq!(set_and_read(&stream, || Ok(CurrentContext::synchronize()?))?, 3);
     let by_event = || {
         let mut event = std::ptr::null_mut();
-        // SAFETY: the driver writes one handle, and destroys the event when it has come.
+        // SAFETY: the driver writes one handle. It destroys the event after the wait for it.
         unsafe {
             status(sys::cuEventCreate(&raw mut event, 0))?;
             status(sys::cuEventRecord(event, std::ptr::null_mut()))?;
@@ -193,11 +195,14 @@ fn memset_without_order() -> Result<(), Failed> {
     assert_eq!(set_and_read(&stream, by_event)?, 3);
     assert!(fake.report().violations.is_empty());
     assert_eq!(set_and_read(&stream, || Ok(()))?, u8::MAX, "the memset is not done");
-    reports(&fake.report(), "nothing orders a copy in a non-blocking stream after a memset in the legacy default");
+    assert_reported(
+        &fake.report(),
+        "nothing orders a copy in a non-blocking stream after a memset in the legacy default",
+    );
     Ok(())
 }
 
-/// A copy from pageable memory returns when it has read the memory.
+/// A copy from page-locked memory returns when it is done. A copy from pageable memory returns when it has read it.
 fn copy_without_order() -> Result<(), Failed> {
     let (fake, _context, stream) = open(LATE)?;
     for is_locked in [true, false] {
@@ -206,11 +211,14 @@ fn copy_without_order() -> Result<(), Failed> {
         let from = if is_locked { locked.as_ptr() } else { pageable.as_ptr() };
         // SAFETY: both have the bytes.
         status(unsafe { sys::cuMemcpyHtoD_v2(buffer.as_device_ptr().as_raw(), from.cast(), 100) })?;
-        assert_eq!(found_by(&stream, &buffer)?, if is_locked { 4 } else { u8::MAX });
+        assert_eq!(read_in(&stream, &buffer)?, if is_locked { 4 } else { u8::MAX });
         assert_eq!(fake.report().violations.is_empty(), is_locked);
         CurrentContext::synchronize()?;
     }
-    reports(&fake.report(), "nothing orders a copy in a non-blocking stream after a copy in the legacy default");
+    assert_reported(
+        &fake.report(),
+        "nothing orders a copy in a non-blocking stream after a copy in the legacy default",
+    );
     Ok(())
 }
 
@@ -222,7 +230,10 @@ fn read_without_order() -> Result<(), Failed> {
     unsafe { buffer.set_8_async(1, &stream) }?;
     buffer.copy_to(&mut found)?;
     assert_eq!(found, [u8::MAX; 100], "the memset is not done");
-    reports(&fake.report(), "nothing orders a copy in the legacy default stream after a memset in a non-blocking");
+    assert_reported(
+        &fake.report(),
+        "nothing orders a copy in the legacy default stream after a memset in a non-blocking",
+    );
     stream.synchronize()?;
     Ok(())
 }
@@ -247,8 +258,9 @@ fn blocking_streams_are_ordered() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Captures a stream while another thread does `work`, and ends the capture.
-fn captured(
+/// Begins the capture of a stream, calls `work` on another thread, and ends the capture. Returns the status of `work`
+/// and that of the end.
+fn during_a_capture(
     context: &Context,
     stream: &Stream,
     mode: sys::CUstreamCaptureMode,
@@ -289,14 +301,14 @@ fn default_stream_during_a_capture() -> Result<(), Failed> {
     let set = || unsafe { sys::cuMemsetD8_v2(address, 3, 100) };
     // SAFETY: as above.
     let copy = || unsafe { sys::cuMemcpyHtoD_v2(address, pageable.as_ptr().cast(), 100) };
-    assert_eq!(captured(&context, &stream, THREAD_LOCAL, set)?, [SUCCESS; 2]);
-    assert_eq!(captured(&context, &stream, THREAD_LOCAL, copy)?, [SUCCESS; 2]);
+    assert_eq!(during_a_capture(&context, &stream, THREAD_LOCAL, set)?, [SUCCESS; 2]);
+    assert_eq!(during_a_capture(&context, &stream, THREAD_LOCAL, copy)?, [SUCCESS; 2]);
     assert!(fake.report().violations.is_empty());
     for mode in [THREAD_LOCAL, RELAXED] {
-        assert_eq!(captured(&context, &blocking, mode, set)?, [IMPLICIT, INVALIDATED]);
-        assert_eq!(captured(&context, &blocking, mode, copy)?, [IMPLICIT, INVALIDATED]);
+        assert_eq!(during_a_capture(&context, &blocking, mode, set)?, [IMPLICIT, INVALIDATED]);
+        assert_eq!(during_a_capture(&context, &blocking, mode, copy)?, [IMPLICIT, INVALIDATED]);
     }
-    reports(&fake.report(), "while a blocking stream is captured");
+    assert_reported(&fake.report(), "while a blocking stream is captured");
     Ok(())
 }
 
@@ -313,11 +325,11 @@ fn unsafe_call_during_a_capture() -> Result<(), Failed> {
         }
     };
     for mode in [THREAD_LOCAL, RELAXED] {
-        assert_eq!(captured(&context, &stream, mode, allocate)?, [SUCCESS; 2]);
+        assert_eq!(during_a_capture(&context, &stream, mode, allocate)?, [SUCCESS; 2]);
     }
     assert!(fake.report().violations.is_empty());
-    assert_eq!(captured(&context, &stream, GLOBAL, allocate)?, [UNSUPPORTED, INVALIDATED]);
-    reports(&fake.report(), "while a stream is captured");
+    assert_eq!(during_a_capture(&context, &stream, GLOBAL, allocate)?, [UNSUPPORTED, INVALIDATED]);
+    assert_reported(&fake.report(), "while a stream is captured");
     Ok(())
 }
 
@@ -326,21 +338,21 @@ fn wait_during_a_capture() -> Result<(), Failed> {
     // SAFETY: a driver checks whether it may wait.
     let wait = || unsafe { sys::cuCtxSynchronize() };
     for mode in [THREAD_LOCAL, RELAXED] {
-        assert_eq!(captured(&context, &stream, mode, wait)?, [UNSUPPORTED, INVALIDATED]);
+        assert_eq!(during_a_capture(&context, &stream, mode, wait)?, [UNSUPPORTED, INVALIDATED]);
     }
-    reports(&fake.report(), "cuCtxSynchronize while a stream is captured");
+    assert_reported(&fake.report(), "cuCtxSynchronize while a stream is captured");
     Ok(())
 }
 
 fn copies_complete_late() -> Result<(), Failed> {
     let (_fake, _context, stream) = open(LATE)?;
     let mut buffer = DeviceBuffer::<u8>::zeroed(100)?;
-    // The zeros come by another stream, for which this one does not wait.
+    // The zeros are written in another stream. `stream` does not wait for it.
     CurrentContext::synchronize()?;
     let mut source = LockedBuffer::<u8>::new(&1, 100)?;
     // SAFETY: the stream is waited for below, and the source is there until then.
     unsafe { buffer.async_copy_from(&source, &stream) }?;
-    // A program must not do this: the copy has not begun, so it takes the new values.
+    // The copy has not begun, so it reads the new values. A program must not do this.
     source.fill(2);
     stream.synchronize()?;
     let mut found = [0_u8; 100];

@@ -140,7 +140,7 @@ const MEMORY: Fault = (2, "once", "memory");
 const LOST: Fault = (214, "lost", "uncorrectable ECC error");
 const LATE: Fault = (719, "late", "unspecified launch failure");
 
-/// Whether the messages say why.
+/// The messages, unless they name the cause.
 fn says_why(ended: &Ended, (_, _, says): Fault) -> Option<String> {
     (!ended.stderr.contains(says)).then(|| format!("\"{says}\" is not in: {}", ended.stderr))
 }
@@ -207,7 +207,7 @@ fn sweep_filter() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Several pictures: each result is whole or not there.
+/// A batch: each result is whole or missing.
 fn sweep_batch() -> Result<(), Failed> {
     let place = pictures()?;
     let place = place.path();
@@ -236,7 +236,7 @@ fn sweep_batch() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A device that nobody asked for by its name: when it is lost, the CPU goes on, and every result is there.
+/// A batch with `--device auto`: if the device is lost, the CPU continues, and every result is there.
 fn sweep_batch_or_cpu() -> Result<(), Failed> {
     let place = pictures()?;
     let place = place.path();
@@ -255,7 +255,7 @@ fn sweep_batch_or_cpu() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The bench, at calls taken at random: how many there are depends on how fast they are.
+/// The bench fails at random calls, because the number of its calls depends on the machine's speed.
 fn sweep_bench() -> Result<(), Failed> {
     let place = tempfile::tempdir()?;
     let place = place.path();

@@ -62,7 +62,7 @@ pub(crate) fn run(command: &mut Command, settings: &str) -> Ended {
 }
 
 impl Ended {
-    /// What is wrong whatever was asked: a crash, a panic, something left.
+    /// A defect of any run: a crash, a panic, objects that are left.
     pub(crate) fn trouble(&self) -> Option<String> {
         let Some(status) = self.status else { return Some(format!("ended by a signal: {}", self.stderr)) };
         if !(0..=3).contains(&status) || self.stderr.contains("panicked") {
@@ -74,7 +74,7 @@ impl Ended {
         }
     }
 
-    /// Checks a run that nothing was to go wrong in.
+    /// Checks a run that must succeed.
     pub(crate) fn well(self) -> Result<Self, Failed> {
         match (self.trouble(), self.status) {
             (None, Some(0)) => Ok(self),

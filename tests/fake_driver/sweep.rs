@@ -1,7 +1,8 @@
-//! The library under a driver that fails at each of its calls in turn: an error that says why or the right result,
-//! nothing left, no use of the caller's memory after the call has returned.
+//! The library with a driver that fails at each of its calls in turn. Each run must end with the right result or with
+//! an error that names the cause. It must leave no objects, and must not use the caller's memory after a call has
+//! returned.
 //!
-//! Work begins only when somebody waits for it, and copies of pageable memory are asynchronous, too. So a call that
+//! Work begins only when a thread waits for it, and copies of pageable memory are asynchronous, too. So a call that
 //! returns too early always leaves work that uses its caller's memory.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,7 +46,7 @@ const FAULTS: &[(u32, &str, &str, u64)] = &[
     (801, "always", "operation not supported", 7),
 ];
 
-/// What a scenario comes to.
+/// The result of a scenario.
 type Outcome = faltung::Result<()>;
 
 /// All messages of an error and its sources.
@@ -58,7 +59,7 @@ fn run(fake: &Fake, settings: &str, scenario: fn(&Fake) -> Outcome) -> (Result<O
     fake.reset(settings);
     let outcome = catch_unwind(AssertUnwindSafe(|| scenario(fake))).map_err(drop);
     let mut report = fake.report();
-    // Where no call for contexts failed, the current one is none, as before.
+    // Unless a call for contexts failed, no context is current, as before.
     let failed = report.struck.iter().any(|function| function.starts_with("cuCtx")) || settings.contains("always");
     if !failed && report.by_function.contains_key("cuCtxSetCurrent") && !current().is_null() {
         report.violations.push("the current context is another one than before".to_owned());
@@ -83,7 +84,7 @@ fn sweep(name: &str, stride: u64, settings: &str, scenario: fn(&Fake) -> Outcome
     let mut wrong = Vec::new();
     for &(code, effect, says, step) in FAULTS {
         let numbered = (1..=calls).step_by((stride * step) as usize).map(|call| format!("*:{call}"));
-        // How often the device is asked how far it is differs from run to run.
+        // The number of queries differs from run to run.
         let queries = [1, 4].map(|call| format!("cuEventQuery:{call}"));
         for call in numbered.chain(queries) {
             let (outcome, report) = run(&fake, &format!("{settings};fail={call}:{code}:{effect}"), scenario);
@@ -111,7 +112,7 @@ fn sweep(name: &str, stride: u64, settings: &str, scenario: fn(&Fake) -> Outcome
                     }
                 }
             }
-            // Who can't enter a context any more can free nothing in it.
+            // A library that can't enter a context any more can free nothing in it.
             let can_enter = effect == "once" || !report.struck.iter().any(|function| function.starts_with("cuCtx"));
             if let Some(trouble) = report.trouble()
                 && (can_enter || !report.violations.is_empty())
@@ -167,7 +168,7 @@ fn streams(fake: &Fake) -> Outcome {
     Ok(())
 }
 
-/// Four images of a batch, in bands: one more than have a place each.
+/// Four images of a batch, in bands. They are one more than can be under way at a time.
 fn batch(_: &Fake) -> Outcome {
     let (width, height) = LARGE;
     let device = Device::cuda(0)?;
@@ -296,7 +297,7 @@ fn constant_memory(fake: &Fake) -> Outcome {
     for (index, result) in results.iter_mut().enumerate() {
         let convolution = if index % 2 == 0 { &first } else { &second };
         let ran = fake.apply(convolution, source.values(), result);
-        // One that failed runs again: a mask that did not come must not be taken for one that did.
+        // A run that failed is repeated. A mask that was not copied must not be taken for a copied one.
         if ran.is_err() {
             fake.apply(convolution, source.values(), result)?;
         }
@@ -306,7 +307,7 @@ fn constant_memory(fake: &Fake) -> Outcome {
     Ok(())
 }
 
-/// Work is under way when everything goes.
+/// All handles are dropped while work is under way.
 fn drop_in_the_middle(fake: &Fake) -> Outcome {
     let device = Device::cuda(0)?;
     let image = image::<f32>(64, 9);
@@ -327,7 +328,7 @@ fn rates(_: &Fake) -> Outcome {
     Device::cuda(0)?.rates().map(drop)
 }
 
-/// What the device's memory does not hold is computed in strips, or on the CPU.
+/// Images that do not fit the device's memory are computed in strips, or on the CPU.
 fn or_cpu(fake: &Fake) -> Outcome {
     let device = Device::cuda(0)?;
     let source = image::<u8>(40, 20);

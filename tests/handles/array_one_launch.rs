@@ -1,4 +1,5 @@
-//! Filters along two axes in one launch: the bits of the CPU, where one filter runs after the other.
+//! Filters along two axes in one launch. The results are bit-exact with those of the CPU, which runs one filter after
+//! the other.
 
 use faltung::nd::{Element, Lines, Sums};
 use faltung::{BorderMode, Device};
@@ -80,7 +81,7 @@ fn results(device: &Device) -> Checked {
     ensure(elements > 100_000, || format!("only {elements} elements were compared"))
 }
 
-/// What takes two launches is left undone.
+/// Filters that take two launches are refused, and nothing is written.
 fn refused(device: &Device) -> Checked {
     if device.backend() == "cpu" {
         return Ok(()); // it filters along any axes in one call

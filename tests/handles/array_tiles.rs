@@ -1,4 +1,4 @@
-//! Filters on arrays at the edges of the kernels' tiles and passes: the bits of the CPU.
+//! Filters on arrays at the edges of the kernels' tiles and passes. The results are bit-exact with those of the CPU.
 
 use faltung::nd::{Element, Lines, Sums};
 use faltung::{BorderMode, Device};
@@ -18,7 +18,7 @@ const LENGTHS: [usize; 14] = [1, 2, 5, 7, 8, 9, 16, 31, 32, 33, 41, 63, 64, 65];
 /// arrays.
 const SIZES: [usize; 13] = [1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 15, 16, 35];
 
-/// Where the results of a filter are compared with those of the CPU.
+/// Compares the results of filters with those of the CPU.
 struct Comparison<'a> {
     place: Place<'a>,
     random: fastrand::Rng,

@@ -1,4 +1,5 @@
-//! Filters on arrays: a device has the bits of the CPU, whatever the types, strides, borders and origins.
+//! Filters on arrays. Results on a device are bit-exact with those of the CPU, for all types, strides, borders and
+//! origins.
 
 use cust::context::{Context, CurrentContext};
 use cust::error::CudaError;
@@ -19,7 +20,7 @@ pub(crate) const TESTS: &[Test] =
 /// The seed of the arrays and filters.
 const SEED: u64 = 20_261_123;
 
-/// An array in host memory, with whatever lies between its elements.
+/// An array in host memory, with the bytes between its elements.
 #[derive(Clone, Debug)]
 pub(super) struct Array {
     pub(super) layout: Layout,
@@ -195,7 +196,7 @@ impl Drop for Place<'_> {
 /// The error of a [`Computation::OneLaunch`] that takes two.
 pub(super) const TWO_LAUNCHES: &str = "this takes two launches";
 
-/// What is computed.
+/// A filter on arrays.
 #[derive(Clone, Debug)]
 pub(super) enum Computation {
     Correlate {
@@ -299,7 +300,7 @@ pub(super) fn origin(size: usize, random: &mut fastrand::Rng) -> isize {
     if random.bool() { 0 } else { random.isize(-((size / 2) as isize)..=((size - 1) / 2) as isize) }
 }
 
-/// A shape of this many axes: small ones, and at times one that has blocks without a border.
+/// A random shape of this many axes. Most are small. Some have blocks without a border.
 fn shape(axes: usize, random: &mut fastrand::Rng) -> Vec<usize> {
     let most = [1, 700, 90, 16, 7, 5][axes];
     let mut shape: Vec<_> = (0..axes).map(|_| random.usize(1..=most)).collect();
@@ -341,7 +342,7 @@ fn filter(shape: &[usize], types: (Element, Element), random: &mut fastrand::Rng
     Computation::Correlate1d { weights, lines, sums }
 }
 
-/// Whether two arrays of one layout hold the same, also between the elements.
+/// Checks that two arrays of one layout have the same bytes, also between the elements.
 pub(super) fn same(found: &Array, right: &Array, what: impl Fn() -> String) -> Checked {
     let different = |&place: &usize| found.get(place) != right.get(place);
     let Some(place) = (0..right.elements()).find(different) else { return Ok(()) };
@@ -416,7 +417,7 @@ fn means(device: &Device) -> Checked {
     Ok(())
 }
 
-/// What a device can't compute is an error that names the argument.
+/// A filter that a device can't compute is an error that names the argument.
 fn errors(device: &Device) -> Checked {
     if device.backend() == "cpu" {
         return Ok(()); // it takes any address and stride, and would read there
@@ -458,7 +459,7 @@ fn errors(device: &Device) -> Checked {
     Ok(())
 }
 
-/// What the tests rest on can fail: one bit anywhere, and another order of a sum.
+/// The comparison sees a wrong bit anywhere, and another order of a sum.
 pub(super) fn planted() -> Checked {
     let mut random = fastrand::Rng::with_seed(SEED);
     let one = Array::new(Element::F64, &[4, 5], false, &mut random).fill(false, &mut random);

@@ -1,4 +1,4 @@
-//! Batches: what one by one gives, for any number of images in any memory.
+//! A batch has the results of its single images, for any number of images in any kind of memory.
 
 use faltung::{Device, Error, Filter, Image, Pixel, Prepared, View, ViewMut};
 
@@ -52,12 +52,12 @@ fn as_one_by_one(device: &Device) -> Checked {
     let small = Images::<u8, f32>::new(device, &filter(3, 41), (37, 20), 7)?;
     for count in [0, 1, 2, 7] {
         for locked in [[false, false], [true, true], [true, false], [false, true]] {
-            // The second run of a convolution may go another way.
+            // The second run of a convolution may use another transfer strategy.
             small.check(device, count, locked, 2)?;
         }
     }
     if device.backend() == "cuda" {
-        // Large enough to go in bands, several at once: more than have a place each.
+        // These images are copied in bands, several at once. They are more than can be under way at a time.
         let large = Images::<u8, f32>::new(device, &filter(1, 41), (1030, 1030), 5)?;
         large.check(device, 2, [true, false], 1)?;
         large.check(device, 5, [true, true], 1)?;

@@ -10,7 +10,7 @@ use super::{Checked, Test, ensure, filter, image, prepared, problem, words};
 
 pub(crate) const TESTS: &[Test] = &[("the_current_context_is_kept", kept)];
 
-/// Fails if a function of the driver does.
+/// Turns the status of a driver function into a result.
 pub(super) fn driver(what: &str, status: CUresult) -> Checked {
     ensure(status == CUresult::CUDA_SUCCESS, || format!("{what}: {status:?}"))
 }
@@ -35,12 +35,12 @@ pub(crate) fn current() -> CUcontext {
 }
 
 fn set_current(context: CUcontext) {
-    // SAFETY: null, or a context that is open.
+    // SAFETY: the handle is null, or that of an open context.
     let status = unsafe { sys::cuCtxSetCurrent(context) };
     assert_eq!(status, CUresult::CUDA_SUCCESS);
 }
 
-/// A time after which the current context is that of before.
+/// A guard. Its drop makes the context current that was current before.
 pub(super) struct Restored(CUcontext);
 
 impl Restored {
@@ -48,7 +48,7 @@ impl Restored {
         Self(current())
     }
 
-    /// The same, with another current context until then.
+    /// Makes a context current until the guard is dropped.
     pub(super) fn enter(context: CUcontext) -> Self {
         let before = Self::keep();
         set_current(context);
@@ -62,7 +62,7 @@ impl Drop for Restored {
     }
 }
 
-/// A context that is not the library's, as another library has it.
+/// A context of another library.
 pub(crate) struct OtherContext(CUcontext);
 
 impl OtherContext {
@@ -102,7 +102,7 @@ impl Handle {
     pub(crate) const NULL: Self = Self(std::ptr::null_mut());
 }
 
-/// Calls with this current context, which each must leave as it is.
+/// Makes calls with this current context, and checks that it stays current.
 #[derive(Clone, Copy)]
 pub(crate) struct Watch {
     pub(crate) name: &'static str,
@@ -110,7 +110,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Does something that succeeds.
+    /// Makes a call that must succeed.
     pub(crate) fn call<R>(&self, what: &str, work: impl FnOnce() -> faltung::Result<R>) -> Result<R, String> {
         let _restored = Restored::enter(self.context.0);
         let done = work();
@@ -118,13 +118,13 @@ impl Watch {
         done.map_err(|error| format!("{what}, {}: {}", self.name, words(error)))
     }
 
-    /// Does something that fails.
+    /// Makes a call that must fail.
     fn refused<R: Debug>(&self, what: &str, work: impl FnOnce() -> faltung::Result<R>) -> Checked {
         let done = self.call(what, || Ok(work()))?;
         ensure(done.is_err(), || format!("{what} is no error, {}: {done:?}", self.name))
     }
 
-    /// Drops something, here.
+    /// Drops a value on this thread.
     pub(crate) fn drop<T>(&self, what: &str, value: T) -> Checked {
         self.call(&format!("to drop {what}"), || {
             drop(value);
@@ -132,7 +132,7 @@ impl Watch {
         })
     }
 
-    /// Drops something on another thread.
+    /// Drops a value on another thread.
     pub(crate) fn drop_elsewhere<T: Send>(&self, what: &str, value: T) -> Checked {
         let what = format!("{what} on another thread");
         std::thread::scope(|scope| scope.spawn(|| self.drop(&what, value)).join().map_err(super::message)?)
@@ -166,7 +166,7 @@ fn kept(device: &Device) -> Checked {
     Ok(())
 }
 
-/// Every call that a CUDA device's handles have.
+/// Makes every call of the handles of a CUDA device.
 fn calls(device: &Device, watch: Watch) -> Checked {
     let number = device.gpu().map_or(0, |gpu| gpu.number);
     watch.call("devices", faltung::devices)?;
@@ -181,7 +181,7 @@ fn calls(device: &Device, watch: Watch) -> Checked {
     watch.drop_elsewhere("a Device", again)
 }
 
-/// From host memory to host memory.
+/// Filters from host memory to host memory.
 fn convolutions(device: &Device, watch: Watch) -> Checked {
     let filter = filter(3, 61);
     for (name, width, height) in [("small", 40, 30), ("middle", 330, 220), ("large", 1030, 1040)] {
@@ -227,7 +227,7 @@ fn convolutions(device: &Device, watch: Watch) -> Checked {
     watch.refused("page_locked of too much", || device.page_locked::<f32>(usize::MAX / 8))
 }
 
-/// On the device.
+/// Filters images on the device.
 fn images(device: &Device, watch: Watch) -> Checked {
     let (filter, source) = (filter(3, 62), image::<f32>(41, 30, 1, 62));
     let ready = prepared::<f32, f32>(device, &filter, &source)?;
@@ -254,7 +254,7 @@ fn images(device: &Device, watch: Watch) -> Checked {
     watch.refused("download on the host's stream", || result.download(&host))?;
     watch.call("wait_for of the host's stream", || host.wait_for(&end))?;
 
-    // With work under way.
+    // These values are dropped while work is under way.
     let pending: DeviceImage<f32> = watch.call("run", || ready.run(&on_device, &second))?;
     let foreign = same_memory(&on_device)?;
     let read: DeviceImage<f32> = watch.call("run of foreign memory", || ready.run(&foreign, &stream))?;
@@ -270,7 +270,7 @@ fn images(device: &Device, watch: Watch) -> Checked {
     watch.drop_elsewhere("DeviceImages", [read, result, piped])
 }
 
-/// An image of another one's memory, as a foreign one.
+/// An image in the memory of another one, which it does not own.
 fn same_memory(of: &DeviceImage<f32>) -> Result<DeviceImage<f32>, String> {
     let pointer = of.as_ptr().cast_mut();
     // SAFETY: the other image lives longer, both are only read, and its upload is done.

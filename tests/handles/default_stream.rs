@@ -1,4 +1,4 @@
-//! Work of the program in the legacy default stream, beside that of the library.
+//! Work of the program in the legacy default stream, while the library works in its own streams.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,5 @@
-//! Images in memory of somebody else: on a CUDA device memory of another user of the driver, elsewhere a vector.
+//! Images in memory that the library does not own. On a CUDA device another user of the driver has it. Elsewhere it is
+//! a vector.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,7 +23,7 @@ struct Foreign {
     place: Place,
 }
 
-/// Where they are.
+/// The kinds of memory.
 enum Place {
     /// The vector is used through the pointer alone.
     Host { _values: Vec<f32> },
@@ -51,7 +52,7 @@ impl Foreign {
         Ok(Arc::new(Self { pointer, length, place }))
     }
 
-    /// The values, when nothing writes them.
+    /// Reads the values. Nothing may write them.
     fn read(&self) -> Result<Vec<f32>, String> {
         let mut values = vec![0.0; self.length];
         match &self.place {
@@ -86,18 +87,18 @@ fn on_cuda(values: &[f32]) -> CudaResult<DeviceBuffer<f32>> {
     Ok(buffer)
 }
 
-/// What is known of an owner.
+/// A record of what happens to an owner.
 #[derive(Default)]
 struct Log {
     drops: AtomicUsize,
-    /// Events behind the work that uses the memory.
+    /// Events after the work that uses the memory.
     behind: Mutex<Vec<Event>>,
     /// Events that had not come when the owner was dropped.
     early: AtomicUsize,
 }
 
 impl Log {
-    /// Notes that the owner must stay until the stream has done what it was given until now.
+    /// Notes that the owner must live until the stream has done its present work.
     fn expect(&self, stream: &Stream) -> Checked {
         let event = stream.record().map_err(words)?;
         self.behind.lock().unwrap_or_else(PoisonError::into_inner).push(event);
@@ -108,7 +109,7 @@ impl Log {
         self.drops.load(Ordering::SeqCst)
     }
 
-    /// Whether the owner was dropped once, when the work was done.
+    /// Checks that the owner was dropped once, after the work was done.
     fn ended_well(&self) -> Checked {
         let early = self.early.load(Ordering::SeqCst);
         ensure(self.drops() == 1, || format!("the owner was dropped {} times", self.drops()))?;
@@ -116,7 +117,7 @@ impl Log {
     }
 }
 
-/// The owner that the library is given.
+/// The owner of the memory, which the library drops.
 struct Owner {
     memory: Arc<Foreign>,
     log: Arc<Log>,
@@ -145,7 +146,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Rows as the kernels want them, and rows that they do not take where they lie.
+    /// Rows that the kernels read in place, and rows that are copied before.
     const ALL: [Self; 5] = [
         Self { width: 64, gap: 0, before: 0 },
         Self { width: 41, gap: 0, before: 0 },
@@ -236,14 +237,14 @@ fn result(device: &Device, layout: Layout) -> Checked {
     equal_values("the memory", &memory.read()?, &layout.place(&right, -1.0))
 }
 
-/// What can be found out is an error, and the owner goes with it.
+/// Misuse that the library can detect is an error, and the owner is dropped.
 fn misuse(device: &Device) -> Checked {
     let filter = filter(3, 53);
     let memory = Foreign::new(device, vec![1.0; 200])?;
     let refused = |name: &str, (pointer, width, height, channels, pitch), is_right: fn(&Error) -> bool| {
         let log = Arc::new(Log::default());
         let owner = Owner { memory: Arc::clone(&memory), log: Arc::clone(&log) };
-        // SAFETY: it is not, where the error is told by the pointer or the sizes. Nothing uses the memory before.
+        // SAFETY: some arguments break the conditions. The call checks them before anything uses the memory, and fails.
         let error = unsafe { DeviceImage::<f32>::from_raw(pointer, width, height, channels, pitch, owner) }.err();
         ensure(error.as_ref().is_some_and(is_right), || format!("{name}: {error:?}"))?;
         log.ended_well().map_err(|error| format!("{name}: {error}"))

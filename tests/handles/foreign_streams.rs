@@ -1,5 +1,6 @@
-//! Calls between the work of another library, on its streams and its memory. The calls do not wait. As soon as they
-//! have returned, the owner may reuse the memory in stream order.
+//! Calls on the stream and the memory of another library, which enqueues work before and after them.
+//!
+//! The calls do not wait. When a call has returned, the other library may reuse the memory in stream order.
 
 use std::ffi::c_void;
 
@@ -15,7 +16,7 @@ use super::{Checked, Test, ensure, equal, equal_values, filter, image, on_cpu, p
 
 pub(crate) const OF_CUDA: &[Test] = &[
     ("foreign_streams", of_all_handles),
-    ("foreign_streams_of_a_filter_that_goes", of_a_filter_that_goes),
+    ("foreign_streams_of_a_dropped_filter", of_a_dropped_filter),
     ("foreign_streams_beside_a_capture", beside_a_capture),
     ("foreign_streams_in_place", in_place),
     ("foreign_streams_of_no_device", of_no_device),
@@ -24,16 +25,17 @@ pub(crate) const OF_CUDA: &[Test] = &[
     ("for_device_images", for_device_images),
 ];
 
-/// Another library of the process: its context, its stream, its memory.
+/// Another library of the process, which has a context and a stream.
 struct Library<'a> {
     device: &'a Device,
     stream: CUstream,
+    /// None if the stream is a default stream.
     _own: Option<DriverStream>,
     _context: Context,
 }
 
 impl<'a> Library<'a> {
-    /// With a new stream, or one of the driver's default streams.
+    /// A library with a new stream, or with the default stream of this handle.
     fn new(device: &'a Device, default: Option<usize>) -> Result<Self, String> {
         let context = enter_primary(device)?;
         let (stream, own) = match default {
@@ -46,18 +48,19 @@ impl<'a> Library<'a> {
         Ok(Self { device, stream, _own: own, _context: context })
     }
 
+    /// Device memory that nothing has written.
     fn memory(&self, values: usize) -> Result<DeviceBuffer<f32>, String> {
         // SAFETY: the tests write all values before they read one.
         unsafe { DeviceBuffer::uninitialized(values) }.map_err(|error| error.to_string())
     }
 
-    /// Enqueues a copy between any two places.
+    /// Enqueues a copy between addresses of the host or of the device.
     fn copy(&self, to: u64, from: u64, values: usize) -> Checked {
         // SAFETY: the tests keep both places until they have waited.
         driver("copy", unsafe { sys::cuMemcpyAsync(to, from, values * 4, self.stream) })
     }
 
-    /// Enqueues a write of NaN, as if the memory had gone to its next user.
+    /// Enqueues a write of NaN, as the next user of the memory would write.
     fn overwrite(&self, memory: &DeviceBuffer<f32>) -> Checked {
         let (address, count) = (memory.as_device_ptr().as_raw(), memory.len());
         // SAFETY: as above.
@@ -69,7 +72,7 @@ impl<'a> Library<'a> {
         driver("wait", unsafe { sys::cuStreamSynchronize(self.stream) })
     }
 
-    /// Memory that gets an image in stream order, and the memory of the host that the copy reads.
+    /// Enqueues a copy of an image to new device memory. The host's memory must live until the copy is done.
     fn upload(&self, image: &Image<f32>) -> Result<(DeviceBuffer<f32>, PageLocked<f32>), String> {
         let values = image.values();
         let (memory, mut host) = (self.memory(values.len())?, self.device.page_locked(values.len()).map_err(words)?);
@@ -86,13 +89,14 @@ impl<'a> Library<'a> {
         Ok(found)
     }
 
-    /// The stream as the library under test takes it.
+    /// The stream as a [`Stream`] of `faltung`.
     fn handle(&self) -> Result<Stream, String> {
         // SAFETY: it is a default stream, or `_own`, which lives longer than the tests' streams.
         unsafe { Stream::from_raw(self.device, self.stream.cast::<c_void>()) }.map_err(words)
     }
 
-    /// Enqueues a filter on an image without gaps. Returns what was prepared, and the memory of the result.
+    /// Enqueues a filter on an image without gaps between rows. Returns the prepared filter and the memory of the
+    /// result.
     fn filter(
         &self,
         filter: &Filter,
@@ -105,6 +109,13 @@ impl<'a> Library<'a> {
         ready.run_into(&borrowed(source, 0, shape)?, &mut to, &self.handle()?).map_err(words)?;
         Ok((ready, result))
     }
+
+    /// Waits for the stream, and compares the result of a filter with the CPU's.
+    fn check(&self, filter: &Filter, image: &Image<f32>, result: &DeviceBuffer<f32>) -> Checked {
+        let found = self.read(result.as_device_ptr().as_raw(), result.len())?;
+        let right: Image<f32> = on_cpu(filter, image)?;
+        equal_values("the result", &found, right.values())
+    }
 }
 
 /// Prepares a filter for images of the device.
@@ -112,7 +123,7 @@ fn ready_for(device: &Device, filter: &Filter, image: &Image<f32>) -> Result<Pre
     device.prepare_for_device_images(&problem::<f32, f32>(filter, image)?, VariantChoice::Auto).map_err(words)
 }
 
-/// An image without an owner.
+/// An image in memory that it does not own. It begins after `before` values.
 fn borrowed(
     memory: &DeviceBuffer<f32>,
     before: usize,
@@ -125,14 +136,15 @@ fn borrowed(
 
 const HEIGHT: usize = 29;
 
-/// Width, values between rows, values before the first row: rows with the alignment that the kernels want, and others.
+/// Width, values between two rows, values before the first row. Some rows have the alignment that the kernels want,
+/// others do not.
 pub(crate) const LAYOUTS: [(usize, usize, usize); 4] = [(64, 0, 0), (41, 0, 0), (41, 23, 0), (64, 8, 1)];
 
 fn of_all_handles(device: &Device) -> Checked {
     for default in [None, Some(0), Some(1), Some(2)] {
         let mut calls = 0;
         for layout in LAYOUTS {
-            one_call(device, default, layout, &mut |call| {
+            filter_twice(device, default, layout, &mut |call| {
                 calls += 1;
                 call()
             })
@@ -143,9 +155,10 @@ fn of_all_handles(device: &Device) -> Checked {
     Ok(())
 }
 
-/// Two calls between the work of another library. `watched` makes the calls, and may observe the driver before and
-/// after each. The filter is prepared first.
-pub(crate) fn one_call(
+/// Filters an image of another library twice, by two calls between the library's own work.
+///
+/// `watched` runs each call. It may observe the driver before and after. The filter is prepared before.
+pub(crate) fn filter_twice(
     device: &Device,
     default: Option<usize>,
     (width, gap, before): (usize, usize, usize),
@@ -186,14 +199,13 @@ pub(crate) fn one_call(
     let found = library.read(kept.as_device_ptr().as_raw(), values)?;
     for (y, row) in found[before..].chunks(pitch).enumerate() {
         equal_values(&format!("row {y}"), &row[..width], twice.row(y))?;
-        ensure(row[width..].iter().all(|value| value.is_nan()), || format!("row {y}: something lies behind it"))?;
+        ensure(row[width..].iter().all(|value| value.is_nan()), || format!("row {y}: a value was written behind it"))?;
     }
     Ok(())
 }
 
-/// Masks are dropped while kernels still read them, and the next filter reuses their memory. The streams are destroyed
-/// before the filters.
-fn of_a_filter_that_goes(device: &Device) -> Checked {
+/// Each filter is dropped while its kernel still reads the mask. The next filter reuses the memory of the mask.
+fn of_a_dropped_filter(device: &Device) -> Checked {
     let image = image::<f32>(40, HEIGHT, 1, 62);
     for side in [3, 5, 23] {
         let _restored = Restored::keep();
@@ -203,9 +215,7 @@ fn of_a_filter_that_goes(device: &Device) -> Checked {
         let run = |filter| library.filter(filter, &image, &source).map(|(_, result)| result);
         let results: Result<Vec<_>, String> = filters.iter().map(run).collect();
         for (filter, result) in filters.iter().zip(results?) {
-            let found = library.read(result.as_device_ptr().as_raw(), result.len())?;
-            let right: Image<f32> = on_cpu(filter, &image)?;
-            equal_values(&format!("{side} x {side}"), &found, right.values())?;
+            library.check(filter, &image, &result).map_err(|error| format!("{side} x {side}: {error}"))?;
         }
     }
     Ok(())
@@ -221,16 +231,14 @@ fn beside_a_capture(device: &Device) -> Checked {
         let (library, captured) = (Library::new(device, Some(0))?, Library::new(device, None)?);
         let (source, _host) = library.upload(&image)?;
         let filters = [filter(side, 70), filter(side, 71)];
-        let (goes, first) = library.filter(&filters[0], &image, &source)?;
+        let (dropped, first) = library.filter(&filters[0], &image, &source)?;
         Captured::new(captured.stream, || {
-            drop(goes);
+            drop(dropped);
             Ok(())
         })?;
         let (_ready, second) = library.filter(&filters[1], &image, &source)?;
         for (filter, result) in filters.iter().zip([first, second]) {
-            let found = library.read(result.as_device_ptr().as_raw(), result.len())?;
-            let right: Image<f32> = on_cpu(filter, &image)?;
-            equal_values(&format!("{side} x {side}"), &found, right.values())?;
+            library.check(filter, &image, &result).map_err(|error| format!("{side} x {side}: {error}"))?;
         }
     }
     Ok(())
@@ -278,8 +286,7 @@ fn of_no_device(device: &Device) -> Checked {
     ensure(matches!(error, Some(Error::OtherDevice { .. })), || format!("{error:?}"))
 }
 
-/// The library works in the primary context, as CUDA's runtime does. If it is the current context, no call changes
-/// that.
+/// `faltung` works in the primary context, as CUDA's runtime does. If this context is current, it stays current.
 fn primary_context(device: &Device) -> Checked {
     let number = device.gpu().ok_or("a CUDA device")?.number;
     let _restored = Restored::keep();
@@ -288,7 +295,7 @@ fn primary_context(device: &Device) -> Checked {
     driver("retain", unsafe { sys::cuDevicePrimaryCtxRetain(&raw mut primary, number as i32) })?;
     // SAFETY: the context is open.
     driver("enter", unsafe { sys::cuCtxSetCurrent(primary) })?;
-    // A stream belongs to the context in which it was made.
+    // The stream belongs to the current context, the primary one.
     let stream = device.stream().map_err(words)?;
     let image = device.upload(&image::<f32>(8, 8, 1, 67), &stream).map_err(words)?;
     stream.synchronize().map_err(words)?;
@@ -302,7 +309,8 @@ fn primary_context(device: &Device) -> Checked {
     driver("release", unsafe { sys::cuDevicePrimaryCtxRelease_v2(number as i32) })
 }
 
-/// Memory for another library, the driver's description of it, and copies in stream order.
+/// Device memory that `faltung` allocates for another library: what [`AddressInfo`](faltung::AddressInfo) says of it,
+/// and copies and fills in stream order.
 fn device_memory(device: &Device) -> Checked {
     static ORDINARY: u8 = 0;
     let number = device.gpu().ok_or("a CUDA device")?.number;

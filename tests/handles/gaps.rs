@@ -1,4 +1,4 @@
-//! Rows with gaps between them: host memory to a device and back. The gaps are not read, and they are left alone.
+//! Images with gaps between rows, from host memory to a device and back. The gaps are neither read nor written.
 
 use faltung::{Device, DeviceImage, Image, Pixel, View, ViewMut};
 
@@ -9,7 +9,7 @@ pub(crate) const TESTS: &[Test] = &[("views_with_a_pitch", views)];
 /// Width, height and channels of an image, and the values between its rows.
 type Shape = ((usize, usize, usize), usize);
 
-/// Holds rows against an image, and what lies between them against `gap`.
+/// Compares rows with those of an image, and the values between them with `gap`.
 fn rows_are<T: Pixel>(what: &str, found: &[T], pitch: usize, right: &Image<T>, gap: T) -> Checked {
     let row = right.width() * right.channels();
     for (y, found) in found.chunks(pitch).enumerate() {
@@ -19,7 +19,7 @@ fn rows_are<T: Pixel>(what: &str, found: &[T], pitch: usize, right: &Image<T>, g
     Ok(())
 }
 
-/// An image with gaps through the device by all calls that take views.
+/// Filters an image with gaps by all calls that take views.
 fn views_of<T: Pixel, U: Pixel>(
     device: &Device,
     ((width, height, channels), gap): Shape,
@@ -28,7 +28,7 @@ fn views_of<T: Pixel, U: Pixel>(
 ) -> Checked {
     let row = width * channels;
     let (from_pitch, to_pitch) = (row + gap, row + 2 * gap);
-    // Nothing after the last row.
+    // There is no gap after the last row.
     let length = |pitch: usize| (height - 1) * pitch + row;
     let image = image::<T>(width, height, channels, 31);
     let filter = filter(3, 31);
@@ -41,7 +41,7 @@ fn views_of<T: Pixel, U: Pixel>(
     let view = View::new(width, height, channels, from_pitch, from).map_err(words)?;
     let ready = prepared::<T, U>(device, &filter, &image)?;
 
-    // The second run may go another way, and the third one does what the second one prepared.
+    // The second run may use another transfer strategy. The third one uses what the second one has prepared.
     for round in 0..3 {
         to.values().fill(to_gap);
         let result = ViewMut::new(width, height, channels, to_pitch, to.values()).map_err(words)?;
@@ -77,7 +77,7 @@ fn views(device: &Device) -> Checked {
             // The gap is no NaN of the result: it has its own bits.
             check(views_of::<f32, f32>(device, shape, is_locked, (f32::NAN, -7.0)), "f32")?;
         }
-        // Too large for the driver's own staging.
+        // This image is too large for the driver's own staging buffers.
         views_of::<u8, u8>(device, ((230, 310, 1), 13), is_locked, (255, 77))
             .map_err(|error| format!("page-locked {is_locked}: {error}"))?;
     }

@@ -1,5 +1,5 @@
-//! What the library's handles promise, each as a test of one device. `devices` runs them on every device of the
-//! machine, `fake_driver` under a driver that begins work as late as it can and reports misuse.
+//! Tests of the guarantees of the library's handles, each on one device. `devices` runs them on every device of the
+//! machine. `fake_driver` runs them with a driver that begins work as late as it can and reports misuse.
 
 mod array_one_launch;
 mod array_streams;
@@ -24,12 +24,12 @@ use faltung::{
 };
 use libtest_mimic::Failed;
 
-/// What is wrong, in words. Unlike `Failed` it may come from another thread.
+/// The result of a check, with the text of what is wrong. Unlike `Failed` it may come from another thread.
 pub(crate) type Checked = Result<(), String>;
 /// A test of one device.
 pub(crate) type Test = (&'static str, fn(&Device) -> Checked);
 
-/// For every device.
+/// Tests for every device.
 pub(crate) const OF_ALL: [&[Test]; 9] = [
     threads::TESTS,
     pools::TESTS,
@@ -41,7 +41,7 @@ pub(crate) const OF_ALL: [&[Test]; 9] = [
     array_tiles::TESTS,
     array_one_launch::TESTS,
 ];
-/// For CUDA devices, the fake driver's among them.
+/// Tests for CUDA devices, those of the fake driver among them.
 pub(crate) const OF_CUDA: [&[Test]; 6] = [
     context::TESTS,
     foreign::OF_CUDA,
@@ -51,7 +51,7 @@ pub(crate) const OF_CUDA: [&[Test]; 6] = [
     masks::OF_CUDA,
 ];
 
-/// The time after which a test counts as one that never ends. The slowest takes some seconds.
+/// A test that takes longer counts as one that never ends. The slowest test takes some seconds.
 const LONGEST: Duration = Duration::from_secs(300);
 
 /// Runs a test on a device, which is dropped before this returns. A test that does not end fails.
@@ -144,7 +144,7 @@ impl<T: Pixel> HostMemory<T> {
     }
 }
 
-/// Holds a result against the right one, bit by bit.
+/// Checks that a result is bit-exact with the right one.
 fn equal<T: Pixel>(what: &str, found: &Image<T>, right: &Image<T>) -> Checked {
     let size = |image: &Image<T>| (image.width(), image.height(), image.channels());
     if size(found) != size(right) {
@@ -153,7 +153,7 @@ fn equal<T: Pixel>(what: &str, found: &Image<T>, right: &Image<T>) -> Checked {
     equal_values(what, found.values(), right.values())
 }
 
-/// The same for values.
+/// Checks that values are bit-exact with the right ones.
 fn equal_values<T: Pixel>(what: &str, found: &[T], right: &[T]) -> Checked {
     let bits = |value: &T| value.to_f32().to_bits();
     if found.len() != right.len() {
@@ -165,12 +165,12 @@ fn equal_values<T: Pixel>(what: &str, found: &[T], right: &[T]) -> Checked {
     }
 }
 
-/// Fails if something is not so.
+/// Fails with this text unless `is_so`.
 fn ensure(is_so: bool, what: impl FnOnce() -> String) -> Checked {
     if is_so { Ok(()) } else { Err(what()) }
 }
 
-/// What the tests rest on can fail.
+/// Each helper that the tests rely on can fail.
 pub(crate) fn planted() -> Result<(), Failed> {
     let right = image::<u8>(5, 4, 1, 1);
     let mut wrong = right.clone();

@@ -1,5 +1,5 @@
-//! Calls from within rayon pools. The library itself works in the pool of the thread that calls: while a call waits for
-//! its parts, its thread may begin another call.
+//! Calls from within rayon pools. The library works in the pool of the calling thread. While a call waits for its
+//! parts, its thread may begin another call.
 
 use std::cell::OnceCell;
 use std::sync::{Mutex, PoisonError};
@@ -17,7 +17,8 @@ pub(crate) const TESTS: &[Test] = &[
 
 /// Tasks that a pool is given at once.
 const TASKS: usize = 48;
-/// Threads of a pool: enough that one takes a part of another one's call, which then begins a third one's task.
+/// Threads of a pool. They are so many that a thread may take a part of another thread's call, and within it begin
+/// another task.
 const THREADS: usize = 8;
 
 /// What a task computes.
@@ -68,7 +69,7 @@ fn copy(device: &Device, image: &Image<u8>) -> Checked {
     equal("there and back", &on_device.download(&stream).map_err(words)?, image)
 }
 
-/// Runs tasks in the current pool. All end, and the first error is told.
+/// Runs tasks in the current pool. All of them end. Returns the first error.
 fn in_scope(task: impl Fn(usize) -> Checked + Sync) -> Checked {
     let wrong = Mutex::new(Vec::new());
     rayon::scope(|scope| {
@@ -99,11 +100,11 @@ fn tasks_of_a_scope(device: &Device) -> Checked {
         _ if device.backend() == "cpu" => heavy.apply(device),
         _ => copy(device, &large),
     };
-    // In the pool of the process, and in one of its own.
+    // The tasks run in the pool of the process, then in a pool of their own.
     in_scope(task)?;
     let pool = pool(THREADS)?;
     pool.install(|| in_scope(task))?;
-    // Copies are all that a CUDA device leaves to the pool: some of these wait for another's part.
+    // A CUDA device gives the pool copies alone. Some of these tasks wait for a part that another thread copies.
     pool.install(|| in_scope(|_| copy(device, &large)))
 }
 

@@ -1,5 +1,5 @@
-//! Images, streams and events: the library orders what uses an image, whatever streams it is used in, and handles may
-//! go in any order.
+//! Images, streams and events. The library orders all work that uses an image, in whatever streams. Handles may be
+//! dropped in any order.
 
 use faltung::{Device, DeviceImage, Filter, Image, Pipeline};
 
@@ -14,14 +14,15 @@ pub(crate) const TESTS: &[Test] = &[
     ("the_device_is_dropped_before_its_images", device_first),
 ];
 
-/// A filter, an image and the CPU's result. The results of other seeds are others.
+/// A filter, an image and the CPU's result. Other seeds have other results.
 fn work(seed: u64) -> Result<(Filter, Image<f32>, Image<f32>), String> {
     let (filter, image) = (filter(3, seed * 4), image(41, 29, 1, seed));
     let right = on_cpu(&filter, &image)?;
     Ok((filter, image, right))
 }
 
-/// To the device on one stream, filtered on a second one, back on a third one. Nobody waits in between.
+/// An image is uploaded on one stream, filtered on a second one, and downloaded on a third one. No call waits in
+/// between.
 fn order_of_an_image(device: &Device) -> Checked {
     let (filter, image, right) = work(21)?;
     let twice: Image<f32> = on_cpu(&filter, &right)?;
@@ -39,7 +40,7 @@ fn order_of_an_image(device: &Device) -> Checked {
     Ok(())
 }
 
-/// A result is written again while another stream still reads it, and again while a third one still writes it.
+/// A result is overwritten while another stream still reads it, and again while a third one still writes it.
 fn order_of_a_second_result(device: &Device) -> Checked {
     let (filter, image, right) = work(22)?;
     let (_, other, _) = work(23)?;
@@ -65,7 +66,7 @@ fn order_of_a_second_result(device: &Device) -> Checked {
     equal("the last of two writes", &result.download(&writes).map_err(words)?, &other_right)
 }
 
-/// Who waits for an event waits for the work before it.
+/// A wait for an event waits for the work before it.
 fn events(device: &Device) -> Checked {
     let (filter, image, _) = work(24)?;
     let ready = prepared::<f32, f32>(device, &filter, &image)?;
@@ -96,7 +97,7 @@ fn events(device: &Device) -> Checked {
     Ok(())
 }
 
-/// The memory of an image goes to the next one only when the work that uses it is done.
+/// The memory of an image is reused only after the work that uses it.
 fn dropped_images(device: &Device) -> Checked {
     let (filter, image, right) = work(25)?;
     let (_, other, _) = work(26)?;
@@ -124,7 +125,7 @@ fn dropped_images(device: &Device) -> Checked {
     Ok(())
 }
 
-/// Streams, convolutions and pipelines go before the work that they were given is done.
+/// Streams, convolutions and pipelines are dropped before their work is done.
 fn any_order(device: &Device) -> Checked {
     let (filter, image, right) = work(27)?;
     let twice: Image<f32> = on_cpu(&filter, &right)?;
@@ -139,7 +140,7 @@ fn any_order(device: &Device) -> Checked {
         Ok(results)
     };
     let [once, again] = results()?;
-    // What goes is used by others meanwhile.
+    // Other work uses the resources of the dropped handles meanwhile.
     let [other, _] = results()?;
     let stream = device.stream().map_err(words)?;
     equal("the pipeline's", &again.download(&stream).map_err(words)?, &twice)?;

@@ -10,7 +10,7 @@ pub(crate) const TESTS: &[Test] =
     &[("eight_threads", eight_threads), ("eight_threads_with_masks_in_constant_memory", constant_memory)];
 
 const THREADS: usize = 8;
-/// How often each thread goes through all the work.
+/// How often each thread does all the work.
 const ROUNDS: usize = 2;
 
 /// Runs `work` on as many threads, which begin together.
@@ -49,7 +49,7 @@ struct Work<T: Pixel, U: Pixel> {
 
 /// [`Work`] of any types.
 trait Run: Sync {
-    /// All ways from an image to its result.
+    /// Filters the image by each call that can, and checks the results.
     fn run(&self, device: &Device) -> Checked;
 }
 
@@ -121,9 +121,10 @@ fn eight_threads(device: &Device) -> Checked {
     })
 }
 
-/// Masks of one size, one for each thread and round: whoever reads another one's gets other values.
+/// Each thread and round has a mask of its own. All have one size, so a kernel that reads another mask has other
+/// results.
 ///
-/// Each is dropped before its work has begun, and the place of its mask goes to the next.
+/// A filter is dropped before its work has begun. Then the next one gets the memory of its mask.
 fn constant_memory(device: &Device) -> Checked {
     let choice = match device.backend() {
         "cpu" => VariantChoice::Auto,

@@ -2,18 +2,12 @@
 
 use std::fs::File;
 use std::io::BufReader;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use faltung::{AnyImage, Border, Device, Filter, Image, Mask, Operation};
 use host::files::{Picture, read_mask};
 
-/// The folder of the test data. A test that was moved to another machine finds it by `HOST_TEST_DATA`.
-pub(super) fn data() -> PathBuf {
-    match std::env::var_os("HOST_TEST_DATA") {
-        Some(folder) => folder.into(),
-        None => concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data").into(),
-    }
-}
+use crate::places::data;
 
 #[derive(serde::Deserialize)]
 struct Case {

@@ -12,7 +12,7 @@ use host::compare::with_oracle;
 use host::files::Picture;
 use host::oracle::Oracle;
 
-use super::golden;
+use super::places;
 
 /// The part of the photograph: its first column and row, its width and height.
 const PART: (usize, usize, usize, usize) = (200, 130, 240, 160);
@@ -55,7 +55,7 @@ const PAGE: &str = include_str!("../../docs/accuracy.md");
 
 /// The part of the photograph in grey, from 0 to 1, with the bright pixel.
 fn photograph() -> Image {
-    let picture = Picture::read(golden::data().join("seed_coffee/coffee.png")).expect("the photograph");
+    let picture = Picture::read(places::data().join("seed_coffee/coffee.png")).expect("the photograph");
     let picture = picture.pixels.to_f32();
     let (left, top, width, height) = PART;
     let grey = |x: usize, y: usize| {

@@ -1,6 +1,4 @@
-//! ROCm's box blur, three ways, on all borders; and against SciPy.
-
-use std::path::PathBuf;
+//! ROCm's box blur by three methods, on all borders, and compared with SciPy.
 
 use faltung::{AnyImage, Device, Filter, Image, Mask, Operation};
 use host::files::Picture;
@@ -12,6 +10,7 @@ use kernels_gpu::tutorials::box_separable::{BoxSumColumns, BoxSumRows};
 use libtest_mimic::Failed;
 
 use crate::data::{launcher, pixels, same};
+use crate::places::data;
 
 /// An image, and a box: (width, height) of both.
 struct Case {
@@ -129,7 +128,7 @@ impl Case {
     }
 }
 
-/// Pixels at most one unit off.
+/// Checks that pixels are at most one unit off.
 fn within_a_unit(what: &str, found: &[u8], expected: &[f64]) -> Result<(), Failed> {
     if found.len() != expected.len() {
         return Err(format!("{what}: {} values instead of {}", found.len(), expected.len()).into());
@@ -180,14 +179,6 @@ pub(crate) fn large_boxes(device: &Device, seed: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The folder of the test data. A test that was moved to another machine finds it by `HOST_TEST_DATA`.
-fn data() -> PathBuf {
-    match std::env::var_os("HOST_TEST_DATA") {
-        Some(folder) => folder.into(),
-        None => concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/data").into(),
-    }
-}
-
 /// The photograph in grey with the tutorial's mask, and SciPy's answer, as the README beside it says.
 fn tutorial() -> Result<(Case, Vec<f64>), Failed> {
     let AnyImage::U8(rgb) = Picture::read(data().join("seed_coffee/coffee.png"))?.pixels else {
@@ -205,7 +196,8 @@ fn tutorial() -> Result<(Case, Vec<f64>), Failed> {
     Ok((Case { image, size: (600, 400), mask: (200, 200) }, expected))
 }
 
-/// Within 1 unit of SciPy; the exact ways within half a unit, and what the file is rounded by.
+/// The tutorial's method is within 1 unit of SciPy. The exact methods are within half a unit and the rounding of the
+/// file.
 pub(crate) fn scipy(device: &Device, _: u64) -> Result<(), Failed> {
     let (case, expected) = tutorial()?;
     let launcher = launcher(device)?;

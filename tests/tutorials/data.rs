@@ -1,4 +1,4 @@
-//! Values, and when an answer is right.
+//! Test values, and comparisons of answers.
 
 use faltung::{Device, Result};
 use host::tutorial::launch::Launcher;
@@ -37,7 +37,7 @@ pub(crate) fn close(what: &str, found: &[f32], expected: &[(f64, f64)]) -> Resul
         return Err(format!("{what}: {} values instead of {}", found.len(), expected.len()).into());
     }
     for (i, (&value, &(exact, bound))) in found.iter().zip(expected).enumerate() {
-        // This way round, so that NaN fails.
+        // NaN must fail, so this tests for `<=`, not `>`.
         let right = (f64::from(value) - exact).abs() <= bound;
         if !right {
             return Err(format!("{what}: value {i} is {value:e} instead of {exact:e}, allowed is {bound:e}").into());
@@ -74,7 +74,7 @@ impl Bits for f32 {
     }
 }
 
-/// What the comparisons must not let through.
+/// The comparisons find wrong answers.
 pub(crate) fn wrong_answers_are_found() -> Result<(), Failed> {
     let expected = [(1.0, 0.1), (2.0, 0.0), (-3.0, 0.5)];
     close("right", &[1.05, 2.0, -3.5], &expected)?;

@@ -1,4 +1,4 @@
-//! What the originals do wrong, shown; and what the launcher refuses.
+//! The defects of the original kernels, and launches that the launcher refuses.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -16,7 +16,7 @@ use libtest_mimic::Failed;
 
 use crate::data::launcher;
 
-/// Fails with these words unless it holds.
+/// Fails with these words unless `holds`.
 fn require(holds: bool, words: impl Into<String>) -> Result<(), Failed> {
     if holds { Ok(()) } else { Err(words.into().into()) }
 }

@@ -1,4 +1,4 @@
-//! Numba's convolution and the course's, on images of all awkward sizes.
+//! Numba's convolution and that of the course, on images whose sizes are no multiples of a tile.
 
 use faltung::Device;
 use host::tutorial::launch::KernelCall;

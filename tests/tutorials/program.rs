@@ -1,7 +1,7 @@
 //! The program `host tutorial`: what it prints and writes, and its exit status.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use faltung::Image;
@@ -10,6 +10,8 @@ use host::files::{OverwritePolicy, Picture};
 use host::tutorial::Tutorial;
 use libtest_mimic::Failed;
 
+use crate::places::program;
+
 /// How a run ended.
 struct Ended {
     status: Option<i32>,
@@ -17,11 +19,10 @@ struct Ended {
     stderr: String,
 }
 
-/// Runs `host tutorial` in a folder. A test that was moved to another machine finds the program by `HOST_BIN`.
+/// Runs `host tutorial` in a folder.
 fn tutorial(folder: &Path, arguments: &[&str]) -> Result<Ended, Failed> {
-    let program = std::env::var_os("HOST_BIN").map_or_else(|| env!("CARGO_BIN_EXE_host").into(), PathBuf::from);
     let output =
-        Command::new(program).arg("tutorial").args(arguments).current_dir(folder).stdin(Stdio::null()).output()?;
+        Command::new(program()).arg("tutorial").args(arguments).current_dir(folder).stdin(Stdio::null()).output()?;
     let text = |bytes| String::from_utf8(bytes).map_err(|error| Failed::from(error.to_string()));
     Ok(Ended { status: output.status.code(), stdout: text(output.stdout)?, stderr: text(output.stderr)? })
 }
@@ -42,7 +43,7 @@ impl Ended {
     }
 }
 
-/// Each, quickly: right answers, tables, pictures in the default folder.
+/// Each tutorial with `--quick`: right answers, tables, pictures in the default folder.
 pub(crate) fn on_the_cpu() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     for tutorial_of in Tutorial::ALL {

@@ -15,13 +15,13 @@ use crate::ptxas::in_ci;
 use crate::setup;
 use crate::stamp::Stamp;
 
-/// What Rust calls it.
+/// The target, as Rust calls it.
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 
 /// Whether the machine needs no QEMU.
 const NATIVE: bool = cfg!(target_arch = "aarch64");
 
-/// Where Debian's packages put the C library for it.
+/// The folder in which Debian's packages put the C library of the target.
 const SYSROOT: &str = "/usr/aarch64-linux-gnu";
 
 const EMULATOR: &str = "qemu-aarch64";
@@ -36,15 +36,15 @@ const NEEDED: [(&str, &str); 3] =
 /// The tests that are run.
 const TESTS: [&str; 2] = ["cpu::", "nd::"];
 
-/// Tests that QEMU can't run: it times nothing, and starts no other program of its architecture. And one that takes it
-/// long.
+/// Tests that are left out. QEMU can't measure times, and can't start another program of its architecture. One test
+/// takes it long.
 const SKIPPED: [&str; 3] =
     ["cpu::rates::", "cpu::tests::a_forced_level_takes_effect", "cpu::fft::tests::shapes::large_masks"];
 
-/// A third of the build would be the GPU's kernels, which these tests do not run.
+/// The GPU's kernels are not optimised, because these tests do not run them. They would take a third of the build.
 const UNOPTIMISED: &str = "profile.dev.package.kernels-gpu.opt-level=0";
 
-/// A test that must be among those that passed: it fails where NEON is not what is used.
+/// A test that must be among those that passed. It fails if the CPU path does not use NEON.
 const REQUIRED: &str = "cpu::tests::levels_of_this_architecture";
 
 /// Without a network rustup gives up at once or never.
@@ -180,7 +180,7 @@ fn run(root: &Path, library: StandardLibrary) -> Result<()> {
         cargo.args(last);
         cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER);
         cargo.env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", format!("{EMULATOR} -L {SYSROOT}"));
-        // What a user forces is not what is to be tested.
+        // The tests choose the instruction set, whatever the user has forced.
         cargo.env_remove("FALTUNG_CPU");
         println!("{}", shown(&cargo));
         cargo
@@ -191,7 +191,7 @@ fn run(root: &Path, library: StandardLibrary) -> Result<()> {
     let finished = finish(&mut tests(&arguments), TEST_LIMIT)?;
     print!("{}", finished.stdout);
     ensure!(finished.status.success(), "the tests failed on AArch64 ({}):\n{}", finished.status, finished.stderr);
-    // With a filter that fits no test, all would pass.
+    // With filters that fit no test, cargo would succeed.
     ensure!(finished.stdout.contains(&format!("test {REQUIRED} ... ok")), "the test {REQUIRED} was not run");
     Ok(())
 }

@@ -27,7 +27,7 @@ pub fn write(root: &Path) -> Result<()> {
     let folder = root.join(FOLDER);
     fs::create_dir_all(&folder).with_context(|| format!("could not create {}", folder.display()))?;
     let old = read(&folder)?;
-    // The index last: at no time does it name a file that is not there. Then what nothing names any more.
+    // The index is written after the files that it names. Then the files that it does not name are removed.
     let (index, modules): (Vec<_>, Vec<_>) = files.iter().partition(|(name, _)| *name == INDEX);
     let mut written = 0;
     for (name, text) in modules.into_iter().chain(index) {
@@ -45,7 +45,7 @@ pub fn write(root: &Path) -> Result<()> {
     if test_builder(root, false)? { builder_stamp(root)?.write() } else { Ok(()) }
 }
 
-/// Builds the kernels and compares with what is there.
+/// Builds the kernels and compares them with the committed files.
 ///
 /// # Errors
 /// The build fails, or a file is missing, differs or should not be there; each is named.
@@ -86,7 +86,7 @@ fn builder_stamp(root: &Path) -> Result<Stamp> {
 /// # Errors
 /// A source is not there.
 pub fn stamp(root: &Path) -> Result<Stamp> {
-    // The sources' hash leaves out which edition the workspace has, and this file.
+    // The hash of the sources covers neither the edition of the workspace nor this file.
     let manifest = root.join("Cargo.toml");
     let manifest = fs::read_to_string(&manifest).with_context(|| format!("could not read {}", manifest.display()))?;
     let package = manifest.split("\n[").find(|section| section.starts_with("workspace.package]"));
@@ -146,7 +146,7 @@ fn read(folder: &Path) -> Result<Files> {
     Ok(files)
 }
 
-/// Writes a file beside its place, then renames it: it is there whole or as it was.
+/// Writes a file under another name, then renames it. So the file is always whole.
 fn replace(folder: &Path, name: &str, text: &str) -> Result<()> {
     let place = || format!("could not write {}", folder.join(name).display());
     let file = tempfile::Builder::new().prefix(".").suffix(".tmp").tempfile_in(folder).with_context(place)?;
@@ -159,7 +159,7 @@ fn replace(folder: &Path, name: &str, text: &str) -> Result<()> {
     }
 }
 
-/// One line for each file in which what is there is not what was made.
+/// One line for each file that is missing, differs from what was made, or should not be there.
 fn differences(there: &Files, made: &Files) -> Vec<String> {
     let mut differences = Vec::new();
     for (name, text) in made {
@@ -174,7 +174,7 @@ fn differences(there: &Files, made: &Files) -> Vec<String> {
     differences
 }
 
-/// Where two texts part. Line ends count.
+/// The first line in which two texts differ. Line ends count.
 fn first_difference(name: &str, found: &str, made: &str) -> String {
     let (mut found, mut made) = (found.split('\n'), made.split('\n'));
     let mut line = 1;

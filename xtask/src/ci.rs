@@ -12,7 +12,7 @@ use crate::process::{show, shown};
 use crate::stamp::{Stamp, unless_current};
 use crate::{aarch64, build_ptx, deny, outside, own_kernels, ptxas, quick_start, target};
 
-/// The tests that take longest. They start first: the last ones are short, and both cores are busy to the end.
+/// The tests that take longest. They start first, so that both cores are busy to the end.
 const LONGEST: [&str; 9] = [
     "host devices",
     "faltung lib",
@@ -30,9 +30,10 @@ const ALL: [&str; 2] = ["--workspace", "--all-features"];
 /// What a user of the library without CUDA has.
 const NONE: [&str; 3] = ["-p", "faltung", "--no-default-features"];
 
-/// Runs all steps; the first failure ends it with the step's name. Stamps skip the steps of the kernels, of AArch64 and
-/// of programs outside of the workspace where nothing changed, unless all is `full`: then the sweep over the devices is
-/// the full one, too.
+/// Runs all steps. The first failure ends the run with the name of the step.
+///
+/// Current stamps skip the steps of the kernels, of AArch64 and of programs outside of the workspace. If `full`, no
+/// step is skipped, and the sweep over the devices is the full one.
 ///
 /// # Errors
 /// The step that failed.
@@ -57,14 +58,14 @@ fn cargo(root: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// One of our tasks. Not with our own file, which the compilation of the tests may have replaced.
+/// A task of this program, run by cargo. The compilation of the tests may have replaced the file of this process.
 fn xtask(root: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(target(root).join("debug/xtask"));
     command.current_dir(root).args(arguments);
     command
 }
 
-/// Runs a command, and shows it.
+/// Prints a command, and runs it.
 fn run(command: &mut Command) -> Result<()> {
     println!("{}", shown(command));
     show(command)
@@ -100,7 +101,7 @@ impl Steps<'_> {
         self.step(name, || unless_current(root, full, stamp, check))
     }
 
-    /// What needs no programs of the workspace but this one.
+    /// Checks that need no program of the workspace but this one.
     fn sources(&mut self) -> Result<()> {
         let (root, full) = (self.root, self.full);
         self.step("licences and sources of dependencies", || deny::check(root))?;
@@ -109,7 +110,7 @@ impl Steps<'_> {
             unless_current(root, full, build_ptx::stamp, build_ptx::check)
         })?;
         self.stamped("ptxas", ptxas::stamp, |root| ptxas::check(root).map(drop))?;
-        // Beside clippy runs what waits for the network or takes one core.
+        // Clippy runs beside steps that wait for the network or take one core.
         self.step("clippy, format, book, packages, documentation", || {
             let clippy = |crates: &[&str]| {
                 cargo(root, &[&["clippy", "--all-targets"], crates, &["--", "-D", "warnings"]].concat())
@@ -147,7 +148,7 @@ impl Steps<'_> {
         Ok(fs::read_to_string(messages.path())?)
     }
 
-    /// The tests, and what else runs with what they were built with.
+    /// Runs the tests, and other programs from the same build.
     fn tests(&mut self, messages: &str) -> Result<()> {
         let (root, full) = (self.root, self.full);
         self.step("tests", || {
@@ -169,7 +170,7 @@ impl Steps<'_> {
         self.step("quick starts", || quick_start::run(root))
     }
 
-    /// What runs or is built in another way than the tests.
+    /// Runs what is not part of the build of the tests.
     fn programs(&mut self) -> Result<()> {
         self.stamped("CPU path on AArch64", aarch64::stamp, aarch64::check)?;
         self.stamped("program outside of the workspace", outside::stamp, outside::check)?;

@@ -16,13 +16,13 @@ use crate::process::{capture, show, shown};
 use crate::ptxas::in_ci;
 use crate::stamp::Stamp;
 
-/// The version that is used, and no other: a newer one may judge in another way.
+/// The only version that is used. A newer one may judge differently.
 const VERSION: &str = "0.20.2";
 
 /// What is checked. Advisories are left out: they change without a change here.
 const CHECKS: [&str; 3] = ["licenses", "bans", "sources"];
 
-/// Checks the dependencies, unless they have passed as they are.
+/// Checks the dependencies, unless the stamp says that they have passed.
 ///
 /// # Errors
 /// A dependency is not allowed. Where cargo-deny can't be had: an error on a CI machine, elsewhere a message.
@@ -66,7 +66,7 @@ fn stamp(root: &Path) -> Result<Stamp> {
     let metadata = capture(&mut metadata, Duration::from_secs(120))?;
     let metadata: Value = serde_json::from_str(&metadata).context("the output of `cargo metadata` is not JSON")?;
     let packages = metadata["packages"].as_array().context("`cargo metadata` lists no packages")?;
-    // Canonical, as cargo names them: a root with a link in it would not be their start.
+    // Cargo names the manifests by canonical paths, so the root must be canonical, too.
     let root = root.canonicalize()?;
     let mut stamp = Stamp::new(&root, "deny", "deny").text("cargo-deny", VERSION).text("checks", &CHECKS.join(" "));
     for file in ["Cargo.lock", "Cargo.toml", "deny.toml"] {
@@ -81,7 +81,7 @@ fn stamp(root: &Path) -> Result<Stamp> {
     Ok(stamp)
 }
 
-/// The cargo-deny that is installed, or else one of our own in the target folder.
+/// The installed cargo-deny, or else one that is built into the target folder.
 fn find(root: &Path) -> Result<PathBuf> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |target| root.join(target));
     let folder = target.join("cargo-deny");

@@ -1,4 +1,4 @@
-//! One folder with everything that a machine with a GPU needs to test this project, Rust not among it.
+//! One folder with everything that a machine with a GPU, but without Rust, needs to test this project.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::process::make_executable;
 /// The folder, relative to the root of the workspace; git ignores it.
 pub const FOLDER: &str = "gpu-bundle";
 
-/// A folder larger than this says that something went in that should not; packed it has a third of it.
+/// The most bytes of the folder. A larger one has files that it should not have. Packed it takes a third.
 const MOST_BYTES: u64 = 192 << 20;
 
 const RUN: &str = include_str!("run.sh");
@@ -23,14 +23,14 @@ const RUN: &str = include_str!("run.sh");
 pub fn bundle(root: &Path) -> Result<()> {
     let program = binaries(root, &["build", "--release", "-p", "host", "--bin", "host"])?;
     let mut tests = binaries(root, &["test", "-p", "host", "--no-run"])?;
-    // It looks for a library that cargo puts beside it, and stands in the place of a GPU.
+    // This test needs a library that cargo puts beside it, and tests no GPU.
     tests.retain(|(name, _)| name != "fake_driver");
     let [(_, program)] = &program[..] else {
         anyhow::bail!("one program was expected of `cargo build -p host`, found {}", program.len());
     };
     ensure!(!tests.is_empty(), "`cargo test -p host` has no test binaries");
 
-    // Made beside its place: no mixture of an old and a new one.
+    // The new folder is complete before it replaces the old one.
     let new = tempfile::Builder::new().prefix(".gpu-bundle").tempdir_in(root)?;
     fs::create_dir_all(new.path().join("tests"))?;
     install(program, &new.path().join("host"))?;
@@ -60,7 +60,7 @@ pub fn bundle(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs cargo and gives the executables it made, with the names of their targets, each name once.
+/// Runs cargo, and returns the executables with the names of their targets, each name once.
 fn binaries(root: &Path, arguments: &[&str]) -> Result<Vec<(String, PathBuf)>> {
     let text = format!("cargo {}", arguments.join(" "));
     println!("{text}");

@@ -13,14 +13,14 @@ use serde_json::Value;
 use crate::process::{capture, finish, shown};
 use crate::target;
 
-/// How many run at once. The last test of a binary takes one core, and a browser and `pip` wait.
+/// The number of programs that run at once. Some take one core, or wait, as a browser and `pip` do.
 const AT_ONCE: usize = 2;
 
-/// How long one of them may take.
+/// The longest time of a program.
 const LIMIT: Duration = Duration::from_secs(1800);
 
-/// Runs programs, in this order as far as they begin. Each one's words are printed when it ends. All of them run, also
-/// after one has failed.
+/// Runs programs. They begin in this order. The output of each is printed when it ends. All of them run, even after one
+/// has failed.
 ///
 /// # Errors
 /// Some failed: their names.
@@ -36,7 +36,7 @@ pub fn run_all(jobs: Vec<(String, Command)>) -> Result<()> {
                     let start = Instant::now();
                     let done = finish(&mut command, LIMIT);
                     let seconds = start.elapsed().as_secs_f32();
-                    // The lock is for the output, too.
+                    // The lock also keeps the output of programs apart.
                     let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
                     println!("\n--- {name}: {}", shown(&command));
                     let how = match &done {
@@ -66,7 +66,7 @@ pub fn run_all(jobs: Vec<(String, Command)>) -> Result<()> {
 /// # Errors
 /// A message is not as it must be, or one of `first` is not there.
 pub fn test_binaries(root: &Path, messages: &str, first: &[&str]) -> Result<Vec<(String, Command)>> {
-    // What cargo sets for the tests that it runs. Those of a procedural macro load the standard library.
+    // Cargo sets this path for the tests that it runs. The tests of a procedural macro load the standard library.
     let libraries = capture(Command::new("rustc").current_dir(root).args(["--print", "target-libdir"]), LIMIT)?;
     let others = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let libraries = [target(root).join("debug/deps"), libraries.trim().into()].into_iter();

@@ -16,8 +16,8 @@ pub const ARCH: Arch = Arch::Sm70;
 /// others need it.
 pub const ARCHITECTURES: [Arch; 2] = [ARCH, Arch::Sm80];
 
-/// Loops with constant bounds are unrolled whole: an array that is indexed in a loop which stays rolled goes to local
-/// memory instead of registers. Loops with bounds known only at run time stay as they are.
+/// Loops with constant bounds are unrolled, so that arrays that they index lie in registers and not in local memory.
+/// Loops whose bounds are known at run time stay as they are.
 pub const LLVM_ARGS: [&str; 3] = ["-unroll-threshold=1000000", "-unroll-full-max-count=1000", "-unroll-runtime=false"];
 
 /// What the PTX is made from, and what makes it, relative to the root of the workspace.
@@ -73,8 +73,7 @@ pub struct Built {
 }
 
 /// Compiles the kernels once for each of [`ARCHITECTURES`], and takes from each build the kernels that need just that
-/// one. The
-/// compiler knows the instructions of the architecture that it compiles for, and no newer ones.
+/// architecture. The compiler knows no instructions that are newer than its architecture.
 ///
 /// # Errors
 /// A build fails.
@@ -85,7 +84,7 @@ pub fn build(root: &Path, list: &[Kernel]) -> Result<Built> {
         println!("compiling the kernels for {arch}");
         let build = builder(root, arch)?.build()?;
         let wanted = |symbol: &str| {
-            // What is in no list is kept, and reported then.
+            // An entry in no list is kept, so that it is reported.
             list.iter().find(|kernel| kernel.symbol == symbol).is_none_or(|kernel| target(kernel) == arch.name())
         };
         let split = build.split(|symbol| module_of(symbol, list));
@@ -96,7 +95,7 @@ pub fn build(root: &Path, list: &[Kernel]) -> Result<Built> {
     Ok(Built { modules, rustc })
 }
 
-/// The module of a symbol. One that is in no list gets a module of its own, which then is reported.
+/// The module of a symbol. A symbol in no list gets a module of its own, which is then reported.
 fn module_of(symbol: &str, list: &[Kernel]) -> String {
     list.iter().find(|kernel| kernel.symbol == symbol).map_or(symbol, |kernel| kernel.module).to_owned()
 }
@@ -121,7 +120,7 @@ pub fn source_hash(root: &Path) -> Result<String> {
     Ok(hash.finish())
 }
 
-/// Everything in which modules (name and PTX) are not what the list of entries says; nothing, if all is well.
+/// All differences between modules (name and PTX) and the list of entries.
 #[must_use]
 pub fn mismatches<'a>(modules: impl IntoIterator<Item = (&'a str, &'a str)>, list: &[Kernel]) -> Vec<String> {
     let mut expected: BTreeMap<&str, Vec<&Kernel>> = BTreeMap::new();
@@ -145,7 +144,7 @@ pub fn mismatches<'a>(modules: impl IntoIterator<Item = (&'a str, &'a str)>, lis
 
 /// One module against the kernels that it should have.
 fn compare(module: &str, ptx: &Ptx, kernels: &[&Kernel], problems: &mut Vec<String>) {
-    // All of a module run where its newest does.
+    // A module runs where its newest kernel does.
     let newest = kernels.iter().max_by_key(|kernel| kernel.compute_capability);
     let required = newest.map(|kernel| target(kernel)).unwrap_or_default();
     if ptx.target != required {
@@ -186,7 +185,7 @@ fn convergent(entry: &Item) -> Convergent {
         let (opcode, modifier) = (words.next(), words.next());
         match (opcode, modifier) {
             (Some("bar"), Some("warp")) => counts.warp_barriers += 1,
-            // Each of their forms: to wait, to arrive, to reduce.
+            // These are the forms that wait, arrive or reduce.
             (Some("bar" | "barrier"), _) => counts.barriers += 1,
             (Some("mma" | "wmma"), _) => counts.matrix_products += 1,
             (Some("shfl"), _) => counts.shuffles += 1,

@@ -16,7 +16,7 @@ pub fn of(module: &str, list: &[Kernel]) -> String {
     with_launch_bounds(format!("{NOTE}\n{}", with_own_labels(&without_asm_comments(module))), &launch_bounds(list))
 }
 
-/// The text without the comments that LLVM puts around each piece of inline assembly: a tenth of the lines.
+/// The text without LLVM's comments around inline assembly, which are a tenth of the lines.
 fn without_asm_comments(text: &str) -> String {
     let is_comment = |line: &str| matches!(line.trim(), "// begin inline asm" | "// end inline asm");
     text.lines().filter(|line| !is_comment(line)).flat_map(|line| [line, "\n"]).collect()

@@ -54,7 +54,7 @@ fn struct_name(name: &str) -> String {
 /// The text with the names in place of the words in capitals.
 fn filled(text: &str, root: &str, name: &str) -> String {
     let kernel = name.replace('-', "_");
-    // The path last: it may contain the other words.
+    // The path is filled in last, because it may contain the other words.
     text.replace("NAME", name)
         .replace("CRATE", &kernel)
         .replace("KERNEL", &kernel)
@@ -95,7 +95,7 @@ pub fn new_kernel(root: &Path, parent: &Path, name: &str) -> Result<PathBuf> {
         };
         write().with_context(|| format!("could not write {}", path.display()))?;
     }
-    // The versions that are tested here. Cargo removes what the workspace does not depend on.
+    // The lock file has the versions that are tested here. Cargo removes the packages that the workspace does not need.
     fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).context("could not copy Cargo.lock")?;
     println!(
         "{} has a kernel, its test and a program:\n  cd {}\n  cargo test -p {name}    # in the emulator\n  \

@@ -46,10 +46,12 @@ pub fn write(root: &Path) -> Result<()> {
 /// The program does not build, or its results differ between devices.
 pub fn check(root: &Path) -> Result<()> {
     let program = root.join(FOLDER);
-    // The versions of the workspace, so that nothing is downloaded. Cargo removes what the program does not depend on.
+    // With the versions of the workspace nothing is downloaded. Cargo removes the packages that the program does not
+    // need.
     fs::copy(root.join("Cargo.lock"), program.join("Cargo.lock")).context("could not copy Cargo.lock")?;
 
-    // Cargo reads `.cargo/config.toml` from the current folder and its parents: not that of this workspace here.
+    // Cargo reads `.cargo/config.toml` from the current folder and its parents. Here it must not be that of this
+    // workspace.
     let user = tempfile::tempdir()?;
     fs::create_dir(user.path().join(".cargo"))?;
     fs::write(user.path().join(".cargo/config.toml"), CONFIG)?;

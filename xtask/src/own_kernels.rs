@@ -33,8 +33,8 @@ fn the_ptx_is_that_of_these_sources() {
 }
 ";
 
-/// Writes the profiles of this workspace to a file for `cargo --config`. With them the dependencies that it has built
-/// serve other workspaces.
+/// Writes the profiles of this workspace to a file for `cargo --config`. With the same profiles other workspaces reuse
+/// its compiled dependencies.
 pub(crate) fn write_profiles(root: &Path, file: &Path) -> Result<()> {
     let manifest = fs::read_to_string(root.join("Cargo.toml")).context("could not read Cargo.toml")?;
     fs::write(file, profiles(&manifest)).context("could not write the profiles")
@@ -94,15 +94,15 @@ pub fn check(root: &Path) -> Result<()> {
     cargo(&example, &["run", "-p", "app"])?;
 
     let folder = new_kernel(root, temporary.path(), "first-kernel")?;
-    // Before the first build, so that its `build.rs` is not newer than the compiled one.
+    // This workspace is made before the first build, so that its `build.rs` is not newer than the compiled one.
     let elsewhere = tempfile::tempdir()?;
     let second = new_kernel(root, elsewhere.path(), "first-kernel")?;
-    // Without the configuration: the text is that of the template.
+    // The format is checked without the configuration, because the text is that of the template.
     show(Command::new("cargo").current_dir(&folder).args(["fmt", "--all", "--check"]))?;
     cargo(&folder, &["test", "--workspace"])?;
     cargo(&folder, &["run"])?;
 
-    // A workspace of the same name in another folder: cargo gives it the same `OUT_DIR`.
+    // This is a workspace of the same name in another folder. Cargo gives it the same `OUT_DIR`.
     let kernels = second.join("kernels/src/lib.rs");
     let text = fs::read_to_string(&kernels).context("could not read the kernels")?;
     fs::write(&kernels, text + SECOND_KERNEL).context("could not write the kernels")?;

@@ -48,7 +48,7 @@ pub fn check(root: &Path, verify: bool) -> Result<()> {
     }
     ensure!(problems.is_empty(), "{}", problems.join("\n"));
 
-    // All in one call: only so does cargo find the packages that others depend on.
+    // One call makes all packages, because cargo finds the packages that others depend on in no other way.
     let mut command = cargo(&["package", "--quiet", "--allow-dirty", "--all-features"]);
     if !verify {
         command.arg("--no-verify");

@@ -15,7 +15,7 @@ use crate::python::find_python;
 /// # Errors
 /// The program does not compile, a test fails, or there is no Python.
 pub fn write(root: &Path) -> Result<()> {
-    // A picture is compiled into its test, and a drawing takes its colours from a picture: pictures are first.
+    // Pictures come first, because a drawing takes its colours from a picture.
     let mut cargo = Command::new("cargo");
     cargo.args(["test", "-p", "host", "--test", "cli", "--test", "reference", "pictures"]).env("HOST_TEST_WRITE", "1");
     let mut python = Command::new(find_python()?);

@@ -1,4 +1,4 @@
-//! Programs that are started: to their end or to a limit, with what they said.
+//! Starts programs, waits for their end or a limit, and returns their output.
 
 use std::fs;
 use std::path::Path;
@@ -33,13 +33,13 @@ pub fn shown(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// Runs a program with nothing to read; after `limit` it is stopped.
+/// Runs a program with an empty standard input. After `limit` it is stopped.
 ///
 /// # Errors
 /// It can't be started or takes longer. An exit status that is not 0 is no error here.
 pub fn finish(command: &mut Command, limit: Duration) -> Result<Finished> {
     let name = command.get_program().to_string_lossy().into_owned();
-    // Files instead of pipes: a pipe that is full would stop the program.
+    // The output goes to files, because a full pipe would stop the program.
     let (out, err) = (tempfile::NamedTempFile::new()?, tempfile::NamedTempFile::new()?);
     command.stdin(Stdio::null()).stdout(out.reopen()?).stderr(err.reopen()?);
     let mut child = command.spawn().with_context(|| format!("could not start {name}"))?;
@@ -60,7 +60,7 @@ pub fn finish(command: &mut Command, limit: Duration) -> Result<Finished> {
     Ok(Finished { status, stdout: read(&out)?, stderr: read(&err)? })
 }
 
-/// Runs a program and gives its standard output.
+/// Runs a program, and returns its standard output.
 ///
 /// # Errors
 /// As [`finish`], and where it fails, with the last lines of what it said.
@@ -73,7 +73,7 @@ pub fn capture(command: &mut Command, limit: Duration) -> Result<String> {
     Ok(finished.stdout)
 }
 
-/// Runs a program whose output goes where ours goes.
+/// Runs a program whose output goes to that of this process.
 ///
 /// # Errors
 /// It can't be started or fails.
@@ -86,7 +86,7 @@ pub fn show(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// What matters of a standard error: the lines that say `error` or `E:`, else the last three.
+/// The lines of a standard error that tell the cause: those that say `error` or `E:`, else the last three.
 fn reason(stderr: &str) -> String {
     let is_error = |line: &&str| line.starts_with("error") || line.starts_with("E:") || line.starts_with("ERROR");
     let lines: Vec<_> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

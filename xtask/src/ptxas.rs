@@ -1,5 +1,5 @@
-//! The machine code of every entry, without a GPU: NVIDIA's assembler says how many registers it takes, and whether it
-//! keeps anything in local memory, which few kernels that ship may do.
+//! Assembles every entry without a GPU. NVIDIA's assembler says how many registers an entry takes, and whether it keeps
+//! anything in local memory. Few kernels may do that.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -24,16 +24,16 @@ struct Assembler {
     package: &'static str,
     /// Where the package keeps the program.
     program: &'static str,
-    /// The folder of its own that it is installed into.
+    /// The folder that it is installed into.
     folder: &'static str,
     /// The architectures that it assembles for, one of each generation that it knows.
     architectures: &'static [&'static str],
-    /// Whether a stack frame or a spill is an error there, and not only shown: kernels are shaped for the newer
-    /// architectures.
+    /// Whether a stack frame or a spill is an error on its architectures. On old ones it is only shown, because kernels
+    /// are designed for newer ones.
     is_strict: bool,
 }
 
-/// CUDA 13 has dropped the architectures before `sm_75`: the last assembler that knows those is CUDA 12's.
+/// CUDA 13 lacks the architectures before `sm_75`, so the assembler of CUDA 12 takes those.
 const ASSEMBLERS: [Assembler; 2] = [
     Assembler {
         package: "nvidia-cuda-nvcc-cu12>=12.9,<13",
@@ -69,9 +69,9 @@ const ASSEMBLE_LIMIT: Duration = Duration::from_secs(300);
 
 /// Entries that have a stack frame, and its most bytes.
 ///
-/// Those of `separable_tensor_core` need fewer registers than they may have, but not in the aligned groups of two and
-/// four that products of matrices take. On an H100, such a kernel for four channels and 63 x 63 that computes two
-/// channels at a time spills nothing, and takes 8 % longer.
+/// The kernels of `separable_tensor_core` need fewer registers than they may have. But products of matrices take them
+/// in aligned groups of two and four. On an H100, a kernel for four channels and 63 x 63 that computes two channels at
+/// a time spills nothing, and takes 8 % longer.
 const SPILLING: [(&str, u32); 8] = [
     // One register, on compute capability 7.5 and 8.0 alone.
     ("proven_planes_u16_c4", 8),
@@ -96,7 +96,7 @@ struct Usage {
 }
 
 impl Usage {
-    /// Whether an entry may take this.
+    /// Whether an entry may have this stack frame and these spills.
     fn is_allowed(&self, entry: &str) -> bool {
         match SPILLING.iter().find(|(name, _)| *name == entry) {
             Some(&(_, most)) => self.stack <= most,
@@ -110,7 +110,7 @@ impl Usage {
     }
 }
 
-/// Whether a missing tool is an error: on a CI machine, which shall not pass without having looked.
+/// Whether this is a CI machine. There a missing tool is an error, because a check that did not run must not pass.
 #[must_use]
 pub fn in_ci() -> bool {
     env::var("CI").is_ok_and(|value| value == "true" || value == "1")
@@ -197,7 +197,7 @@ pub fn check(root: &Path) -> Result<bool> {
     Ok(is_complete)
 }
 
-/// Our own ptxas, fetched when it is not there; away from CI any that is installed will do.
+/// The ptxas of the target folder, fetched if it is missing. Outside of CI an installed one serves, too.
 fn find(root: &Path, assembler: &Assembler) -> Result<PathBuf> {
     let Assembler { package, program, .. } = assembler;
     let folder = crate::target(root).join(assembler.folder);
@@ -290,7 +290,7 @@ fn assemble(ptxas: &Path, assembler: &Assembler, modules: &[PathBuf], usages: &m
     Ok(())
 }
 
-/// Of `sm_90` 90.
+/// The number of an architecture: 90 of `sm_90`.
 fn number(arch: &str) -> Option<u32> {
     arch.strip_prefix("sm_")?.parse().ok()
 }

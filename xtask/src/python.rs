@@ -1,4 +1,4 @@
-//! Python: the one of this machine, virtual environments, and packages from PyPI.
+//! The machine's Python, virtual environments, and packages from PyPI.
 
 use std::env;
 use std::ffi::OsString;
@@ -14,7 +14,7 @@ use crate::process::capture;
 /// The oldest Python that the module and the tools support.
 pub(crate) const OLDEST_PYTHON: (u32, u32) = (3, 11);
 
-/// Names of Python, the one that is tried first in front.
+/// Names of Python, in the order in which they are tried.
 const PYTHONS: [&str; 5] = ["python3", "python3.13", "python3.12", "python3.11", "python"];
 
 /// The longest time for a download.
@@ -25,7 +25,7 @@ pub(crate) fn make_environment(folder: &Path) -> Result<()> {
     let python = find_python()?;
     let made = capture(Command::new(python).args(["-m", "venv", "--clear"]).arg(folder), DOWNLOAD_LIMIT);
     if made.is_err() {
-        // It may have a `bin/python` all the same.
+        // A half-made environment may have a `bin/python`, so it is removed.
         fs::remove_dir_all(folder).ok();
     }
     made.map(drop).context("could not make a virtual environment; on Debian and Ubuntu python3-venv is needed")
@@ -33,8 +33,8 @@ pub(crate) fn make_environment(folder: &Path) -> Result<()> {
 
 /// The Python of the environment in `folder`, with the packages of the list `required`, which `install` installs.
 ///
-/// A file in the environment has the list. It is written after the packages were installed, so an environment that
-/// lacks some is made anew.
+/// A file in the environment has the list. It is written after the packages were installed. An environment without this
+/// file, or with another list, is made anew.
 pub(crate) fn environment_with(
     folder: &Path,
     required: &str,
@@ -43,7 +43,7 @@ pub(crate) fn environment_with(
     complete(folder, required, make_environment, install)
 }
 
-/// The same with another `make` for the environment.
+/// [`environment_with`] with a function `make` for the environment.
 fn complete(
     folder: &Path,
     required: &str,
@@ -84,7 +84,7 @@ pub(crate) fn find_python() -> Result<&'static str> {
     bail!("Python {major}.{minor} or newer is required, found: {found}")
 }
 
-/// Of `3 11` (3, 11).
+/// The version in a text such as `3 11`.
 fn version(said: &str) -> Option<(u32, u32)> {
     let (major, minor) = said.trim().split_once(' ')?;
     Some((major.parse().ok()?, minor.parse().ok()?))

@@ -24,7 +24,7 @@ const SET_UP: [&str; 4] = [
     "cargo new",
 ];
 
-/// Who runs a command of a page.
+/// What runs a command of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Runner {
     /// [`run`].
@@ -53,7 +53,7 @@ pub fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The command with a program in the folder of built programs, in the place of `cargo run`, which might build it again.
+/// The command with a built program in the place of `cargo run`, which might build it again.
 fn built(command: &str, folder: &str) -> String {
     let host = command.replacen("cargo run -p host --", &format!("'{folder}/host'"), 1);
     host.replacen("cargo run -p cuda_emulator --example ", &format!("'{folder}/examples/'"), 1)
@@ -86,7 +86,7 @@ fn commands(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Who runs a command, if anybody.
+/// What runs a command. None for an unknown command.
 fn runner(command: &str) -> Option<Runner> {
     let is_in = |list: &[&str]| list.iter().any(|known| command.starts_with(known));
     match command {

@@ -97,7 +97,7 @@ fn one(folder: &Path, name: &str, page: &Value) -> Result<Page> {
     let page = page.as_object().context("no object")?;
     let title = text(page, "title")?.to_owned();
     let mut files = Vec::new();
-    // Documents are copied as text: parsed and written again, a number could differ in its last digit.
+    // Documents are copied as text. Numbers that are parsed and written again could differ in the last digit.
     let mut document = |file: &str, more: &[(&str, Value)]| -> Result<String> {
         let text = fs::read_to_string(folder.join(file)).with_context(|| file.to_owned())?;
         files.push(file.to_owned());

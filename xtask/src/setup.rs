@@ -1,7 +1,7 @@
-//! The sources of `core`, from where they can be had.
+//! Gets the sources of `core`.
 //!
-//! Only `build-ptx` needs them. rustup has them as a component; where its servers can't be reached, Debian's package
-//! `rust-src` of the same version serves, from whatever mirror the machine's apt uses already.
+//! Only builds of PTX need them. rustup has them as a component. If its servers can't be reached, Debian's package
+//! `rust-src` of the same version serves. It comes from the mirror that the machine's apt uses.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::process::capture;
 /// The suite of Debian whose `rust-src` has the pinned version. It changes with the pin.
 const SUITE: &str = "trixie-backports";
 
-/// With a network the download takes seconds; without one rustup gives up at once or never.
+/// With a network the download takes seconds. Without one rustup gives up at once or never.
 const RUSTUP_LIMIT: Duration = Duration::from_secs(90);
 const APT_LIMIT: Duration = Duration::from_secs(180);
 
@@ -32,13 +32,13 @@ pub fn setup(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The sources of `core` that belong to the pinned compiler. Those that are not there are got now; those that are cost
-/// nothing.
+/// The sources of `core` that belong to the pinned compiler. They are downloaded if they are missing.
 ///
 /// # Errors
-/// The compiler that works here is another one: then nothing is changed. Or what was tried, and why nothing worked.
+/// The compiler in use is another one than the pinned one, or the sources can't be had: what was tried, and why it
+/// failed.
 pub fn require(root: &Path) -> Result<RustSrc> {
-    // An outer `cargo +nightly` does not count: rust-toolchain.toml is in charge of the workspace.
+    // In the workspace rust-toolchain.toml decides, even under an outer `cargo +nightly`.
     let sources = RustSrc::locate(root)?;
     let pinned = pinned_rustc(root)?;
     ensure!(
@@ -67,11 +67,10 @@ pub fn require(root: &Path) -> Result<RustSrc> {
     bail!("could not get the sources of core {pinned}:\n  {}", tried.join("\n  "))
 }
 
-/// The component of the pinned toolchain, named: whatever toolchain is in use otherwise stays as it is. rustup refuses
-/// where the name
-/// is a link to another toolchain.
+/// Adds the component to the pinned toolchain. Other toolchains stay as they are. rustup refuses if the name of the
+/// toolchain is a link to another one.
 fn from_rustup(root: &Path, sources: &RustSrc) -> Result<()> {
-    // What an earlier setup left of another version is in rustup's way.
+    // rustup fails if sources of another version are there.
     if matches!(sources.check(), Err(CudaBuilderError::RustSrcVersion { .. })) {
         remove(&sources.folder)?;
     }
@@ -90,7 +89,7 @@ fn from_debian(_: &Path, sources: &RustSrc) -> Result<()> {
         format!("can't write to {place}: run `cargo xtask setup` as the user that owns the toolchain")
     };
     fs::create_dir_all(place).with_context(not_writable)?;
-    // Beside the place, so that it can be renamed into it.
+    // The new folder is on the same filesystem, so that it can be renamed.
     let unpacked = tempfile::Builder::new().prefix(".rust-src").tempdir_in(place).with_context(not_writable)?;
 
     let apt = Apt::new()?;

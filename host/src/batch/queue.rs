@@ -56,18 +56,18 @@ impl<I, O> State<I, O> {
         self.stopped || all || (self.abandoned && self.under_way == 0)
     }
 
-    /// The job, which was begun, is no longer under way.
+    /// Notes that a job that was under way has ended.
     fn ended(&mut self, job: usize) {
         self.under_way -= 1;
         self.bytes_under_way = self.bytes_under_way.saturating_sub(self.bytes[job]);
     }
 
-    /// Whether the job that waits may begin: there is room for it, or nothing else to wait for. Its memory is reserved.
+    /// Reserves the memory of the job that waits, if it may begin: there is room for it, or nothing else is under way.
     fn admit(&mut self, job: usize, limits: QueueLimits, computers: u64) -> Option<Reservation> {
         let bytes = self.bytes[job];
         let is_within = self.bytes_under_way.saturating_add(bytes) <= limits.bytes && self.under_way < limits.jobs;
         let own = bytes.saturating_mul(MEMORY_PER_BYTE);
-        // What computing takes is kept: the next job of that size finds it reserved.
+        // The memory of computing stays reserved for the next jobs of that size.
         let computing = bytes.saturating_sub(self.largest).saturating_mul(MEMORY_PER_BYTE).saturating_mul(computers);
         let reserved = if is_within { memory::try_reserve(own.saturating_add(computing)) } else { None };
         match reserved {
@@ -78,7 +78,8 @@ impl<I, O> State<I, O> {
                 }
                 Some(reserved)
             }
-            // It may take less than it seems; if not, it fails by its name.
+            // The job is alone, and may take less than the estimate. If it takes more, it fails with an error of its
+            // own.
             None if self.under_way == 0 => Some(memory::claim(own)),
             None => None,
         }
@@ -187,7 +188,7 @@ impl<I, O> Queue<I, O> {
     }
 
     pub(super) fn finished(&self, job: usize, done: bool, room: Reservation) {
-        // Before others are told that there is room.
+        // The memory is free before the other threads are told.
         drop(room);
         self.change(|state| {
             state.ended(job);

@@ -1,7 +1,7 @@
 //! The clocks of a GPU while it is measured, and why they are lower than they could be.
 //!
-//! NVML knows them. `nvml-wrapper` opens its library at run time, so the program starts without it, and then nothing is
-//! known.
+//! NVML tells them. `nvml-wrapper` opens its library at run time. So the program also starts without NVML, and then the
+//! clocks are unknown.
 
 use nvml_wrapper::Nvml;
 use nvml_wrapper::bitmasks::device::ThrottleReasons;

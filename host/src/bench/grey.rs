@@ -6,8 +6,8 @@ use faltung::{AnyImage, Image, Pixel, PixelType, Result, for_pixel_type, white};
 /// ITU-R BT.709).
 const LUMINANCE: [f32; 3] = [0.2125, 0.7154, 0.0721];
 
-/// A picture in grey. Integers become 0 to 1, floating-point values stay; of colours the luminance is taken as stored,
-/// without undoing the gamma; alpha is left out.
+/// A picture in grey. Integers become 0 to 1, floating-point values stay. Colours become the luminance of the stored
+/// values, without a conversion to linear light. Alpha is left out.
 ///
 /// ```
 /// use faltung::Image;
@@ -35,7 +35,7 @@ fn scaled<T: Pixel>(image: &Image<T>, white: f32) -> Result<Image> {
     Image::new(image.width(), image.height(), 1, values)
 }
 
-/// The luminance of a pixel of any channels.
+/// The luminance of a pixel of any number of channels.
 fn luminance<T: Pixel>(pixel: &[T]) -> f32 {
     match *pixel {
         [red, green, blue, ..] => {
@@ -47,8 +47,8 @@ fn luminance<T: Pixel>(pixel: &[T]) -> f32 {
     }
 }
 
-/// A picture in this type and number of channels: 1 is the luminance, 2 with alpha, 3 the colours, 4 with alpha. White
-/// is 255, 65,535 or 1; a picture without alpha is opaque.
+/// A picture in this type and number of channels: luminance (1), luminance and alpha (2), colours (3), colours and
+/// alpha (4). White is 255, 65,535 or 1. A picture without alpha is opaque.
 ///
 /// # Errors
 /// Those of [`Image::new`].

@@ -36,8 +36,9 @@ pub struct Work {
 }
 
 impl Work {
-    /// For `products` multiply-adds per value of the result in the FP32 units: the mask's width times its height for a
-    /// direct method, their sum for one that filters rows, then columns, none for one in the tensor cores.
+    /// The work of `products` multiply-adds per value of the result in the FP32 units. `products` is the mask's width
+    /// times its height for a direct method, and their sum for a method that filters rows, then columns. It is 0 for a
+    /// method in the tensor cores.
     ///
     /// ```
     /// use host::bench::roofline::{Ceiling, Roofline, Work};

@@ -2,7 +2,8 @@
 
 /// How many standard errors are more than chance. In a normal distribution 0.3 % of all values are further away.
 pub(super) const STANDARD_ERRORS: f64 = 3.0;
-/// What clocks and addresses change from run to run, whatever the spread within one, as a share of the time.
+/// The change from run to run that comes of clocks and addresses, as a share of the time. It may exceed the spread
+/// within a run.
 pub(super) const RUN_TO_RUN: f64 = 0.01;
 /// The least change of a time that a report speaks about, as a share: of a drift, of a clock, between two variants.
 pub(super) const MATTERS: f64 = 0.05;

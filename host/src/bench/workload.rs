@@ -78,9 +78,10 @@ pub struct Subject {
 /// arithmetic.
 const MASKS: [MaskSize; 3] = [MaskSize::square(3), MaskSize::square(7), MaskSize::square(13)];
 
-/// What to measure, from what was asked for. None is what is measured by default: the tutorial's crop with its mask of
-/// 13 x 13, and 4096 x 4096 random values with masks of 3 x 3, 7 x 7 and 13 x 13; `quick` has 512 x 512 with the first
-/// two in the place of those.
+/// The pictures and masks to measure. None means the default.
+///
+/// By default these are the tutorial's crop with its mask of 13 x 13, and 4096 x 4096 random values with masks of 3 x
+/// 3, 7 x 7 and 13 x 13. If `quick`, the random values are 512 x 512, with masks of 3 x 3 and 7 x 7.
 #[must_use]
 pub fn subjects(pictures: Option<Vec<BenchImage>>, masks: Option<Vec<MaskSize>>, quick: bool) -> Vec<Subject> {
     let random = ImageSize { width: if quick { 512 } else { 4096 }, height: if quick { 512 } else { 4096 } };

@@ -45,9 +45,9 @@ struct Time {
 pub struct Quality {
     /// The number of cases.
     pub cells: usize,
-    /// Those in which the choice takes at most 5 % longer than the fastest.
+    /// The number of cases in which the choice takes at most 5 % longer than the fastest.
     pub within_5_percent: usize,
-    /// Those in which it takes more than 1.25 times as long.
+    /// The number of cases in which it takes more than 1.25 times as long.
     pub above_1_25: usize,
     /// The number of further cases, in which the choice has no time.
     pub without_time: usize,
@@ -185,7 +185,7 @@ impl Matrix {
         let mut cells: BTreeMap<Case, Vec<Time>> = BTreeMap::new();
         for row in csv::Reader::from_reader(text).deserialize() {
             let row: Row = row?;
-            // Times of kernels that are no more say nothing.
+            // A line of an unknown kernel is skipped.
             if let (Some(case), Some(entry)) = (row.case(), entries().find(|entry| entry.symbol == row.kernel)) {
                 cells.entry(case).or_default().push(Time { entry, in_planes: row.planes, us: row.us });
             }

@@ -77,7 +77,7 @@ struct Format {
 }
 
 impl Format {
-    /// All that there are kernels for.
+    /// All formats that there are kernels for.
     fn all() -> impl Iterator<Item = Self> {
         PixelType::ALL.into_iter().flat_map(|pixel| (1..=4).map(move |channels| Self { pixel: pixel.name(), channels }))
     }
@@ -244,7 +244,7 @@ pub fn calibrate(device: &Device, date: &str, progress: &mut dyn FnMut(&str)) ->
     let conversions = conversions(&mut timer, &planes, &mut rows)?;
     progress("conversions from planes with a proof");
     let proofs = proofs(&mut timer, &planes, &fit(&conversions), &mut rows)?;
-    // Without a time it has no coefficients, and is not taken.
+    // Without times the conversion with a proof gets no coefficients. Then no plan takes it.
     if !proofs.is_empty() {
         measured.insert(PROOF, proofs);
     }

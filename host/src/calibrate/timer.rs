@@ -1,4 +1,4 @@
-//! Times of single kernels on a device, images being there.
+//! Times single kernels on images that are on the device.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -91,7 +91,7 @@ impl<'a> Timer<'a> {
             end.synchronize()?;
             Ok(end.since(&start)?.as_secs_f64() * 1e6 / runs as f64)
         };
-        // The first run finds caches and clocks as others left them.
+        // The first run does not count: caches and clocks are in the state that earlier work left.
         if batch(1)? > VERY_LONG_US {
             return batch(1);
         }

@@ -1,8 +1,8 @@
 //! The problems that every backend is tried on.
 //!
-//! Chosen to hurt: no width equals a height, sizes stand on either side of every tile boundary, masks are asymmetric,
-//! even, rectangular, larger than the image, and each pair of an image and a mask gets the next border, operation and
-//! anchor in turn, so that every one of these meets every other.
+//! They are chosen to find errors. No width equals a height. Sizes stand on either side of every tile boundary. Masks
+//! are asymmetric, even, rectangular, or larger than the image. Each pair of an image and a mask gets another border,
+//! operation and anchor, so that every one of these meets every other.
 
 mod of_kernels;
 
@@ -92,7 +92,7 @@ const LAYOUTS: [PixelFormat; 20] = {
 pub(super) const BORDERS: [Border; 6] =
     [Border::ZERO, Border::Clamp, Border::Mirror, Border::Constant(-0.75), Border::Reflect, Border::Wrap];
 
-/// The cases, in a fixed order. `quick` leaves out those that try nothing which a cheaper case does not try.
+/// The cases, in a fixed order. `quick` leaves out a case if cheaper ones try everything that it tries.
 #[must_use]
 pub fn cases(quick: bool, seed: u64) -> Vec<Case> {
     if quick { cover(all(seed)) } else { all(seed) }
@@ -110,7 +110,7 @@ fn all(seed: u64) -> Vec<Case> {
     for (columns, rows) in tiles {
         let (widths, heights) = (around(columns as usize), around(rows as usize));
         for (i, &width) in widths.iter().enumerate() {
-            // Not the whole product: each width with three of the heights, another three for the next.
+            // Each width gets three of the heights, the next width another three. All pairs would be too many.
             for step in 0..3 {
                 shapes.push((width, heights[(2 * i + 5 * step + 1) % heights.len()]));
             }
@@ -124,8 +124,8 @@ fn all(seed: u64) -> Vec<Case> {
     for (i, &image) in shapes.iter().enumerate() {
         for (j, &mask) in MASKS.iter().enumerate() {
             let turn = i * MASKS.len() + j;
-            // Stirred, because what goes by a rhythm of i and j meets the rhythm of `quick` and comes out the same each
-            // time.
+            // A choice that is periodic in i and j could have the period of `quick`, which would then see one value
+            // only. So the turn is mixed.
             let mixed = fastrand::Rng::with_seed(turn as u64).usize(..);
             let format = if mixed % 4 == 2 { LAYOUTS[mixed / 4 % LAYOUTS.len()] } else { PixelFormat::PLANE };
             cases.push(Case {
@@ -144,7 +144,7 @@ fn all(seed: u64) -> Vec<Case> {
                     _ => None,
                 },
                 scale: match format.output {
-                    // Most of the sums in the range of the type, some saturated.
+                    // Most of the sums are in the range of the type, some saturate.
                     _ if format.input == PixelType::F32 && format.output != PixelType::F32 => (60.0, 128.0),
                     PixelType::U8 => (0.4, 128.0),
                     PixelType::U16 => (0.4, 30_000.0),
@@ -153,7 +153,7 @@ fn all(seed: u64) -> Vec<Case> {
                 },
                 format,
                 separable: (mixed / 64).is_multiple_of(3),
-                // Not by `turn`: a multiple of 4 masks would give each mask one content.
+                // With `turn` and a number of masks that is divisible by 4, each mask would get one content only.
                 content: if mixed / 24 % 4 == 1 { Content::Special } else { Content::Random },
                 seed: seed.wrapping_add(turn as u64),
             });

@@ -43,7 +43,7 @@ pub const CPU_METHODS: [CpuMethod; 3] = [
     },
 ];
 
-/// A case with its data and the two answers that any variant's is held against.
+/// A case with its data, and the two right answers with which that of a variant is compared.
 #[derive(Debug)]
 pub struct Checker {
     case: Case,

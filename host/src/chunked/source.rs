@@ -105,7 +105,8 @@ impl OpenedSource {
         }
     }
 
-    /// What tells this image from others: name, size, type, and when its file (of an array, its metadata) was written.
+    /// The identity of the image: its name, size and type, and when its file was written. Of an array it is the time of
+    /// the metadata.
     ///
     /// # Errors
     /// [`Error::File`] if the file can't be asked.

@@ -1,4 +1,4 @@
-//! What a result is the result of: a description that is kept beside the result, and its hash.
+//! The description of a task: what a result was computed from. It is kept beside the result, with its hash.
 
 use faltung::{PixelType, Problem};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ pub struct Task {
     hash: String,
 }
 
-/// The version of the description. Whoever changes what a result depends on, changes it.
+/// The version of the description. It changes with everything that changes results.
 const VERSION: u32 = 1;
 
 impl Task {
@@ -26,7 +26,7 @@ impl Task {
             "version": VERSION,
             "source": source,
             "type": output.name(),
-            // In window order, as correlation has it: with that, the operation says nothing more.
+            // The coefficients are in window order, so the operation needs no field of its own.
             "mask": {
                 "height": window.height(),
                 "width": window.width(),

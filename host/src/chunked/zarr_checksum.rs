@@ -25,7 +25,7 @@ const NAME: &str = "crc32c";
 pub(super) fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // The handle is for the removal of the codec. The codec stays without it.
+        // The handle would remove the codec on request. Without it the codec stays.
         drop(register_codec_v3(CodecRuntimePluginV3::new(
             |name| name == NAME,
             |metadata| {

@@ -210,8 +210,8 @@ pub(super) fn new_metadata(info: ImageInfo, shard: (usize, usize)) -> Value {
     })
 }
 
-/// The side of the parts of a shard: its largest divisor that is suitable, or the side itself. Whoever reads a halo
-/// decodes whole parts, so these are smaller than shards.
+/// The side of the parts of a shard: its largest suitable divisor, or the side itself. A reader of a halo decodes whole
+/// parts, so parts are smaller than shards.
 fn part(side: usize) -> usize {
     const SUITABLE: std::ops::RangeInclusive<usize> = 64..=512;
     SUITABLE.rev().find(|part| side.is_multiple_of(*part)).unwrap_or(side)

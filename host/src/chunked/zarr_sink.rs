@@ -102,7 +102,7 @@ impl ZarrSink {
         if !found.metadata["attributes"]["host"]["task"].is_object() {
             return Err(blame("is kept: it is no array that this program wrote".into()));
         }
-        // The metadata goes last: whoever is interrupted can do it again.
+        // The metadata is removed last, so an interrupted removal can be repeated.
         let chunks = folder.join("c");
         if chunks.exists() {
             std::fs::remove_dir_all(&chunks).map_err(|error| blame(format!("can't be removed: {error}")))?;

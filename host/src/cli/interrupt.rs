@@ -1,15 +1,15 @@
 //! Signals: SIGINT, SIGTERM and SIGHUP clean up; SIGXFSZ becomes an error of the file.
 
-/// Makes the signals that ask a program to end remove the files that are being written first: INT (Ctrl-C), TERM and
-/// HUP. The exit status is 128 and the signal's number, as shells report it. A signal that was ignored when the program
-/// started stays ignored, as `nohup` wants it. `say` may tell the person at the terminal.
+/// Handles the signals that ask a program to end: INT (Ctrl-C), TERM and HUP. Removes the unfinished files, then ends
+/// the program. The exit status is 128 and the signal's number, as shells report it. A signal that was ignored when the
+/// program started stays ignored, as `nohup` needs it. `say` may print a message.
 ///
 /// The program ends at once, without its exit handlers: those of the CUDA driver must not run while other threads call
 /// it.
 pub(super) fn clean_up_when_interrupted(say: impl Fn() + Send + 'static) {
     #[cfg(unix)]
     {
-        // Without the thread a signal still ends the program. Output files are still whole or absent.
+        // Without the thread a signal still ends the program, and output files are still whole or absent.
         let _ = unix::clean_up(say);
     }
     #[cfg(not(unix))]
@@ -38,7 +38,7 @@ mod unix {
         let wanted: Vec<c_int> = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|&signal| !is_ignored(signal)).collect();
         let is_ending = Arc::new(AtomicBool::new(false));
         for &signal in &wanted {
-            // A second one does not wait for the clean-up, which may wait for a disk.
+            // A second signal ends the program at once, because the clean-up may wait for a disk.
             register_conditional_shutdown(signal, status(signal), Arc::clone(&is_ending))?;
         }
         let mut signals = Signals::new(&wanted)?;

@@ -142,12 +142,11 @@ fn save(args: &Args, report: &Transcript) -> Result<bool> {
     Ok(all_saved)
 }
 
-/// Saves a picture. One that is there with the same pixels, from an earlier run or one beside this, is as good as
-/// saved.
+/// Saves a picture. A file with the same pixels, which another run wrote, counts as saved.
 fn save_one(path: &Path, picture: &Picture, overwrite: bool) -> Result<()> {
     let existing = if overwrite { OverwritePolicy::Replace } else { OverwritePolicy::Keep };
     match files::check_writable(path, existing).and_then(|()| picture.write(path, existing)) {
-        // Asked only now: another run may have written it since the check.
+        // This comes after the failed write, because another run may have written the file since the check.
         Err(Error::Exists { .. }) if Picture::read(path).is_ok_and(|there| there.pixels == picture.pixels) => Ok(()),
         Err(error @ Error::Exists { .. }) => {
             Err(anyhow::anyhow!("{error}: it is another picture (--overwrite replaces it)"))

@@ -1,4 +1,4 @@
-//! Alpha where a format can't hold it as it is: multiplied with colours, or at all.
+//! Conversions of alpha for formats: colours multiplied or divided by alpha, and pictures without alpha.
 
 use faltung::{Image, Pixel, PixelType, each_type, white};
 
@@ -23,7 +23,7 @@ pub(super) fn as_held_by(format: Format, picture: &Picture) -> Result<Option<Pic
 }
 
 impl Picture {
-    /// Whether it has alpha that hides nothing.
+    /// Whether it has alpha, and every pixel is opaque.
     #[must_use]
     pub fn has_opaque_alpha(&self) -> bool {
         fn is_opaque<T: Pixel>(image: &Image<T>) -> bool {
@@ -33,8 +33,8 @@ impl Picture {
         self.content.has_alpha(self.pixels.channels()) && each_type!(&self.pixels, image => is_opaque(image))
     }
 
-    /// Multiplies colours of `f32` by alpha, if they are not, as OpenEXR has them. `opaque` is the alpha that hides
-    /// nothing.
+    /// Multiplies colours of `f32` by alpha, as OpenEXR needs them, unless they are multiplied already. `opaque` is the
+    /// alpha of an opaque pixel.
     pub fn multiply_by_alpha(&mut self, opaque: f32) {
         let AnyImage::F32(image) = &mut self.pixels else { return };
         let channels = image.channels();

@@ -291,7 +291,7 @@ mod tests {
         fs::write(&plain, "").unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
         assert_eq!(mode(&path), mode(&plain));
-        // Who replaces a file does not open it to others.
+        // A replaced file keeps its permissions.
         for wanted in [0o600, 0o440] {
             fs::set_permissions(&path, fs::Permissions::from_mode(wanted)).unwrap();
             write(&path, OverwritePolicy::Replace, |_| Ok(())).unwrap();

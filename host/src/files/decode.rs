@@ -81,10 +81,12 @@ pub(super) fn read(mut reader: AnyReader) -> Result<Picture, String> {
     Ok(picture)
 }
 
-/// The most bytes of memory that [`read`] takes, as the beginning of the file says. [`MOST_BYTES`] where there is no
-/// room to look at it now: it is read when nothing else is under way.
+/// The most bytes of memory that [`read`] takes, by the beginning of the file.
+///
+/// If there is too little memory to read the beginning, the function returns [`MOST_BYTES`]. Then the file is read when
+/// nothing else is under way.
 pub(super) fn memory(mut reader: AnyReader) -> Result<u64, String> {
-    // Waiting for memory could block forever: this thread writes results, too, which releases memory.
+    // This thread must not wait for memory: it also writes results, which releases memory.
     if memory::try_reserve(SMALL).is_none() {
         return Ok(MOST_BYTES);
     }

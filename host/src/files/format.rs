@@ -46,7 +46,7 @@ const JPEG_SIDE: usize = 65_500;
 /// The format has 14 bits for a side less one, but decoders take no more than this (`WEBP_MAX_DIMENSION` of libwebp).
 const WEBP_SIDE: usize = 16_383;
 
-/// Of the other formats: more than a picture here has.
+/// The limit of the other formats: more than any picture of this program has.
 const ANY_SIDE: usize = 1 << 30;
 
 const TABLE: [Row; 12] = [

@@ -11,7 +11,8 @@ pub const MEMORY_CONSTANT: u64 = 64 << 20;
 /// Bytes that a decoder needs for any picture.
 pub(super) const SMALL: u64 = 1 << 20;
 
-/// The values, while they are turned, and what they are decoded from: how many times the bytes of the values.
+/// The memory of decoding, as a multiple of the bytes of the values. It holds the coded data, the decoded values, and a
+/// copy while the picture is turned upright.
 pub(super) fn multiple(format: ImageFormat, holds_coefficients: bool) -> u64 {
     match format {
         // The values, twice as many bytes of coded data at most, and 16 bits for each coefficient of up to four

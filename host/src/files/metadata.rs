@@ -19,7 +19,7 @@ pub struct Resolution {
 }
 
 impl Resolution {
-    /// None where a number is of no use.
+    /// None if a number can't be a resolution.
     pub(super) fn new(x: f64, y: f64) -> Option<Self> {
         let valid = |number: f64| number.is_finite() && (1e-3..1e7).contains(&number);
         (valid(x) && valid(y)).then_some(Self { x, y })
@@ -40,15 +40,15 @@ pub struct Metadata {
     pub png_colour: Vec<([u8; 4], Vec<u8>)>,
     /// How often JPEG's brightness is sampled for each sample of its colours: columns and rows.
     pub jpeg_sampling: Option<(u8, u8)>,
-    /// TIFF and OpenEXR: colours are already multiplied by alpha. Formats with [straight alpha](Format::has_straight_alpha) get
-    /// them divided by it.
+    /// TIFF and OpenEXR: colours are already multiplied by alpha. Formats with [straight
+    /// alpha](Format::has_straight_alpha) get them divided by it.
     pub premultiplied: bool,
     /// The metadata that reading dropped, such as "XMP".
     pub dropped: BTreeSet<&'static str>,
 }
 
 impl Metadata {
-    /// Keeps EXIF data of a file without what is wrong after reading, and gives the orientation that it asks for.
+    /// Keeps the EXIF data of a file, and returns their orientation. Removes what is wrong after reading.
     pub(super) fn set_exif(&mut self, mut exif: Vec<u8>) -> Orientation {
         let orientation = Orientation::remove_from_exif_chunk(&mut exif).unwrap_or(Orientation::NoTransforms);
         remove_thumbnail(&mut exif);

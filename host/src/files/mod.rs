@@ -16,11 +16,12 @@
 //! Two channels are grey and alpha, four are RGB and alpha. Values are taken and written as they are stored: nothing is
 //! scaled and nothing converted to linear light. Only what no type here holds is converted. Palettes, CMYK and YCbCr
 //! become RGB. Grey of 1 to 4 bits becomes u8 from 0 to 255. PNM with another greatest value than 255 or 65,535 is
-//! stretched to that. TIFF whose 0 is white is turned around, and its f16 becomes f32. A file's content says what it is
-//! when it is read, the extension when it is written. Of several frames or pages the first is read. JPEG is written
-//! with up to 65,500 columns and rows, WebP without loss and with up to 16,383; grey and palette come back from BMP and
-//! WebP as RGB. TIFF is read uncompressed and compressed with LZW, Deflate, PackBits, JPEG or CCITT group 4, not with
-//! Zstandard or WebP.
+//! stretched to that. TIFF whose 0 is white is inverted, and its f16 becomes f32.
+//!
+//! The content of a file decides its format when it is read, the extension when it is written. Of several frames or
+//! pages the first is read. JPEG is written with up to 65,500 columns and rows. WebP is written without loss and with
+//! up to 16,383. Grey pictures and palettes come back from BMP and WebP as RGB. TIFF is read uncompressed and
+//! compressed with LZW, Deflate, PackBits, JPEG or CCITT group 4, not with Zstandard or WebP.
 //!
 //! # Metadata
 //! Reading applies the EXIF orientation. The rest is [`Metadata`]:

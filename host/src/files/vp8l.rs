@@ -1,7 +1,8 @@
-//! The Huffman codes of lossless WebP, RFC 9649: how much memory their tables take. A picture of one pixel may have
-//! 65,536 groups of five codes, in a file of a few MB, for which the decoder would take GB. Everything before those
-//! codes is read here as crate `image-webp` reads it: what it decodes in another way than the standard is decoded in
-//! its way, so that no file has other tables there than here.
+//! The Huffman codes of lossless WebP, RFC 9649: how much memory their tables take.
+//!
+//! A picture of one pixel may have 65,536 groups of five codes, in a file of a few MB. The decoder would take GB for
+//! them. Everything before those codes is read exactly as crate `image-webp` reads it, even where that differs from the
+//! standard. So no file has larger tables in the decoder than here.
 
 use std::io::{BufRead, Bytes, Read};
 
@@ -17,7 +18,7 @@ impl From<std::io::Error> for Broken {
 /// Symbols of the five codes of a group, without a colour cache: green and lengths, red, blue, alpha, distances.
 const ALPHABETS: [usize; 5] = [256 + 24, 256, 256, 256, 40];
 
-/// Bytes that the decoder's tables take for all codes of the picture. Not all are read where they are more than `most`.
+/// Bytes that the decoder's tables take for all codes of the picture. Counting ends above `most`.
 /// `sides` are those of a stream without a header, as alpha has it. None if the stream is damaged.
 pub(super) fn table_bytes(stream: impl BufRead, sides: Option<(u32, u32)>, most: u64) -> Option<u64> {
     Stream { bytes: stream.bytes(), buffer: 0, filled: 0, tables: 0, most }.read(sides).ok()

@@ -8,8 +8,9 @@ pub(super) type CheckResult = Result<String, String>;
 /// The unit roundoff of `f32`.
 pub(super) const U: f64 = 1.0 / (1 << 24) as f64;
 
-/// By what part of the sum of magnitudes a sum is off at most, whose elements pass through `depth` additions each: `n u
-/// / (1 - n u)` (Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd edition, sections 3.1 and 4.2).
+/// The error bound of a sum, as a part of the sum of magnitudes, where each element passes through n = `depth`
+/// additions: `n u / (1 - n u)` (Higham, *Accuracy and Stability of Numerical Algorithms*, 2nd edition, sections 3.1
+/// and 4.2).
 pub(super) fn gamma(depth: u64) -> f64 {
     let nu = depth as f64 * U;
     if nu < 1.0 { nu / (1.0 - nu) } else { f64::INFINITY }
@@ -78,7 +79,7 @@ fn near(
     let (mut largest, mut part) = (0.0_f64, 0.0_f64);
     for (i, (value, &exact)) in found.zip(exact).enumerate() {
         let (error, bound) = ((value - exact).abs(), bound(i));
-        // Asked this way round, and not whether the error is greater, because NaN has to fail.
+        // NaN must fail, so this tests for `<=`, not `>`.
         let right = error <= bound;
         if !right {
             return Err(format!("value {i} is {value:e} instead of {exact:e}: off by {error:e}, {bound:e} is allowed"));

@@ -45,8 +45,8 @@ impl MeanTime {
         Ok(Self::summary(&times, loops))
     }
 
-    /// Mean and standard deviation (of the runs themselves, as `%timeit` has it, not estimated for all runs there could
-    /// be).
+    /// Mean and standard deviation of these runs. As in `%timeit`, the deviation is not an estimate for all possible
+    /// runs.
     fn summary(times: &[f64], loops: usize) -> Self {
         let mean = times.iter().sum::<f64>() / times.len() as f64;
         let variance = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / times.len() as f64;

@@ -36,8 +36,10 @@ impl Library {
         matches!(self, Self::CuPy | Self::Torch)
     }
 
-    /// Whether the library gives memory that was freed to later work of the current stream alone. Then work on that
-    /// stream needs no reference to its arrays. Numba frees memory by the driver, which waits.
+    /// Whether work on the library's current stream needs no reference to its arrays.
+    ///
+    /// The library then reuses freed memory for later work of that stream alone. Numba frees memory by the driver,
+    /// which waits for the work.
     pub(super) fn frees_in_stream_order(self) -> bool {
         self != Self::Other
     }
@@ -88,7 +90,7 @@ pub(crate) struct DeviceArray {
 pub(super) struct Parts {
     pub(super) pointer: u64,
     pub(super) shape: Vec<usize>,
-    /// In bytes; None without gaps, the last axis first.
+    /// In bytes. None for an array in C order without gaps.
     pub(super) strides: Option<Vec<isize>>,
     pub(super) dtype: Py<PyAny>,
     pub(super) device: usize,
@@ -146,7 +148,7 @@ impl DeviceArray {
         self.shape.iter().product()
     }
 
-    /// Whether nothing lies between values, the last axis first.
+    /// Whether the array is in C order without gaps.
     pub(crate) fn is_dense(&self) -> bool {
         let dense = dense_strides(&self.shape, self.item_size);
         self.values() == 0
@@ -164,7 +166,7 @@ impl DeviceArray {
         Ok(self.dtype.is(f32) || self.dtype.bind(py).eq(f32)?)
     }
 
-    /// Whether the module has the memory, whose drop waits for all work.
+    /// Whether the module owns the memory. Its drop waits for all work.
     pub(super) fn is_of_module(&self) -> bool {
         matches!(self.owner, Owner::Module(..))
     }

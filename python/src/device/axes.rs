@@ -1,4 +1,4 @@
-//! Filters along several axes of an array, in one call: on small arrays the calls take longer than the filters.
+//! Filters along several axes of an array, in one call from Python. On small arrays calls take longer than filters.
 
 use faltung::BorderMode;
 use faltung::nd::{self, Along, AxisFilter, Element, Layout, Lines, Sums};
@@ -11,17 +11,17 @@ use super::ndimage::device_overlap;
 use super::{call, interface, libraries};
 use crate::ndimage::{FilterOfAxis, Kind, all_fit_f32, axis_filters, border, sums};
 
-/// The size up to which a mean of floats is a sum of products: that takes one pass over memory for all of them. Sums
-/// that do not grow with the size take more.
+/// Up to this size a mean of floats is computed as a sum of products. It takes one pass over memory, running sums take
+/// more.
 const MOST_PRODUCTS_OF_MEAN: usize = 128;
 
 /// The axes that the kernels take.
 pub(super) const MOST_AXES: usize = 4;
 
-/// Filters `input` along several axes, one after the other, into `output`, an array of the same shape. Returns whether
-/// it did. False, and nothing done, where the arrays overlap, or their library gives new arrays another stream.
+/// Filters `input` along several axes, one after the other, into `output`, an array of the same shape.
 ///
-/// Sums are of `float32` where source and result are and `exact` is false.
+/// Returns False, and does nothing, where the arrays overlap, or their library gives new arrays another stream. Sums
+/// are of `float32` if source and result are, unless `exact` is true.
 #[pyfunction]
 pub(super) fn device_filter_axes(
     input: &Bound<'_, DeviceArray>,
@@ -33,12 +33,11 @@ pub(super) fn device_filter_axes(
     filter_axes(input, output, axis_filters(&filters, cval)?, exact)
 }
 
-/// Filters an array along each of its axes into ``output``, or into a new array of its library; None, and nothing done,
-/// for arrays that are on no device, and for arguments that are not these.
+/// Filters an array along each of its axes into ``output``, or into a new array of its library.
 ///
-/// ``filter`` is an array of weights, or the size of a mean; its origin is 0. ``output`` is None or an array of the same
-/// shape and type that shares no memory with the input. ``mode`` is the code of a mode, ``cval``
-/// the value outside for "constant".
+/// ``filter`` is an array of weights, or the size of a mean; its origin is 0. ``output`` is None or an array of the
+/// same shape and type that shares no memory with the input. ``mode`` is the code of a mode, ``cval`` the value outside
+/// for "constant". For arrays on no device and for other arguments it returns None and does nothing.
 #[pyfunction]
 pub(super) fn filter_all_axes<'py>(
     array: &Bound<'py, PyAny>,
@@ -63,7 +62,7 @@ pub(super) fn filter_all_axes<'py>(
     Ok(filter_axes(&array, &output, filters, false)?.then_some(object))
 }
 
-/// What both functions do.
+/// [`device_filter_axes`] with arguments of Rust.
 fn filter_axes(
     input: &Bound<'_, DeviceArray>,
     output: &Bound<'_, DeviceArray>,
@@ -103,12 +102,12 @@ fn filter_axes(
     let stream = input.get().stream as u64;
     call::enqueue(input, output, |device, _| {
         for (number, (kind, lines)) in filters.iter().enumerate() {
-            // The last one writes the output, and the ones before it take turns.
+            // The last filter writes the output. Those before it write `between` and the output in turn.
             let target = if (filters.len() - number) % 2 == 1 { last } else { between };
-            // SAFETY: the arrays have these elements on the device, as their libraries say. What frees or writes them
-            // is ordered behind the stream's work: by the libraries, or because the call keeps the arrays. They are
-            // apart. `between` belongs to the stream: its library gives its memory to later work of that stream alone,
-            // or frees it after all work.
+            // SAFETY: the arrays have these elements on the device, as their libraries say. They do not overlap. What
+            // frees or writes them is ordered after the stream's work: by the libraries, or because the call keeps the
+            // arrays. The library of `between` reuses its memory for later work of the stream alone, or frees it after
+            // all work.
             unsafe {
                 match kind {
                     Kind::Mean(size) => device.uniform1d_array(source, target, *size, lines, stream)?,
@@ -139,8 +138,8 @@ fn one_launch(
     call::enqueue(input, output, |device, _| {
         let from = nd::DeviceArray { address: from, layout: of_input };
         let to = nd::DeviceArray { address: to, layout: of_output };
-        // SAFETY: the arrays have these elements on the device, as their libraries say. What frees or writes them is
-        // ordered behind the stream's work: by the libraries, or because the call keeps the arrays. They are apart.
+        // SAFETY: the arrays have these elements on the device, as their libraries say. They do not overlap. What frees
+        // or writes them is ordered after the stream's work: by the libraries, or because the call keeps the arrays.
         unsafe { device.filter_axes_array(from, to, &filters, Sums::F64, stream) }
     })
 }
@@ -155,8 +154,10 @@ fn another_like<'py>(array: &Bound<'py, DeviceArray>) -> PyResult<Bound<'py, Dev
     Ok(interface::wrap(&object)?.expect("a new array of a device library is on a device"))
 }
 
-/// Two filters along both axes of a picture as one of its window, with its mode and its value outside. None where the
-/// second filter would meet outside another value than the first one leaves.
+/// The separable window of two filters along both axes of a picture, with its mode and its value outside.
+///
+/// None for other filters, and if their borders differ. None also for a constant other than 0: outside, the second
+/// filter reads the constant, but a window reads there what the first filter makes of it.
 fn picture_filter(filters: &[(Kind, Lines)]) -> Option<(Window, BorderMode, f64)> {
     let [(Kind::Weights(first), of_first), (Kind::Weights(second), of_second)] = filters else { return None };
     let ((column, of_column), (row, of_row)) = match (of_first.axis, of_second.axis) {

@@ -15,8 +15,9 @@ use crate::forks;
 /// The process that used a GPU first, and its [generation](forks::generation); 0 if none did.
 static USER: AtomicU64 = AtomicU64::new(0);
 
-/// What the driver answered. Notes that this process has initialised it, unless there is none. Without a driver nothing
-/// keeps a child of `fork` from asking again.
+/// Returns the driver's answer, and notes that this process has used the driver.
+///
+/// Where there is no driver, nothing is noted: a child of `fork` may ask again.
 pub(super) fn noted<T>(answer: faltung::Result<T>) -> faltung::Result<T> {
     if !matches!(answer, Err(faltung::Error::NoDevice { .. })) && USER.load(Ordering::Relaxed) == 0 {
         // Another thread of this process may do the same.
@@ -65,21 +66,22 @@ pub(crate) fn open(py: Python<'_>, number: usize) -> PyResult<Device> {
     Ok(place.get_or_init(|| device).clone())
 }
 
-/// A stream of somebody else.
+/// The stream with this handle, which another library owns.
 fn stream(device: &Device, handle: usize) -> faltung::Result<Stream> {
     // SAFETY: the handle is the current stream of a library, or the one that an array names. Its owner keeps it open
-    // during the call, and all images of the call have no owner. What lives longer holds events alone. A call takes
-    // place in one thread.
+    // during the call. The images of the call own no memory, and only events outlive the call. A call takes place in
+    // one thread.
     unsafe { Stream::from_raw(device, std::ptr::with_exposed_provenance_mut(handle)) }
 }
 
-/// Arrays whose libraries may free them at any time, with events behind the work that uses them.
+/// Arrays that must live until their work is done, each with an event after that work.
 static IN_USE: Mutex<Vec<(Event, Py<DeviceArray>)>> = Mutex::new(Vec::new());
 
-/// Enqueues work that reads `input` and writes `output`, on the stream of `input`, and does not wait for it. `work`
-/// gets the device and the stream; it runs without the GIL.
+/// Enqueues work that reads `input` and writes `output` on the stream of `input`, and does not wait for it. `work`
+/// enqueues it, without the GIL.
 ///
-/// Where `output` has another stream, each waits for the other, on the device.
+/// If `output` has another stream, the device orders both streams: earlier work of that stream runs before this work,
+/// and its later work runs after.
 ///
 /// # Errors
 /// `ValueError` if the arrays are on different devices, or `output` is read-only or has elements that overlap; what
@@ -135,10 +137,10 @@ fn lock() -> std::sync::MutexGuard<'static, Vec<(Event, Py<DeviceArray>)>> {
     IN_USE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Drops the arrays that are not used any more.
+/// Drops the arrays whose work is done. If `waits`, waits for the work of all.
 fn release(py: Python<'_>, waits: bool) {
     let all = std::mem::take(&mut *lock());
-    // An event that can't be asked for is of a lost device, which uses nothing.
+    // An event that returns an error belongs to a lost device, which uses no array.
     let is_done = |event: &Event| if waits { event.synchronize().map(|()| true) } else { event.is_complete() };
     let is_done = |event: &Event| is_done(event).unwrap_or(true);
     let is_done: Vec<bool> = py.detach(|| all.iter().map(|(event, _)| is_done(event)).collect());
@@ -147,7 +149,7 @@ fn release(py: Python<'_>, waits: bool) {
         if is_done { done.push(array) } else { rest.push(array) }
     }
     lock().extend(rest);
-    // Without the lock: this runs code of the arrays' libraries.
+    // The lock is released, because this drop runs code of the arrays' libraries.
     drop(done);
 }
 
@@ -161,7 +163,7 @@ pub(super) fn release_finished(py: Python<'_>, wait: bool) {
     }
 }
 
-/// Lets later work of the consumer's stream wait for what the array's stream was given until now, on the device.
+/// Orders later work of the consumer's stream, on the device, after all work that the array's stream has now.
 pub(super) fn follow(array: &Bound<'_, DeviceArray>, consumer: usize) -> PyResult<()> {
     let (py, array) = (array.py(), array.get());
     if array.stream == consumer {

@@ -72,7 +72,7 @@ fn prepare(device: &Device, key: &Key, weights: &[f64]) -> faltung::Result<Optio
     let (Some(row), Some(column)) = (anchor(rows, key.origins.0), anchor(columns, key.origins.1)) else {
         return Ok(None);
     };
-    // A weight beyond `f32` would make infinity of numbers, and one below it would lose its precision.
+    // A weight above the range of `f32` would be infinite, and one below it would lose its precision.
     if !all_fit_f32(&weights) {
         return Ok(None);
     }
@@ -99,7 +99,7 @@ fn row_pitch(array: &DeviceArray) -> Option<usize> {
     if width > 1 && right != 4 {
         return None;
     }
-    // One row has no next one.
+    // The stride of a single row means nothing.
     let pitch = if height > 1 { usize::try_from(down).ok()? / 4 } else { width };
     (pitch >= width).then_some(pitch)
 }
@@ -137,14 +137,16 @@ pub(super) fn correlate2d_f32(
     correlate(&array, &output, &window, mode, cval)
 }
 
-/// Correlates a two-dimensional array of real numbers with weights into ``output``, or into a new array of its library;
-/// None, and nothing done, for arrays that are on no device, for arguments that are not these, and for ``float32``
-/// where `correlate2d_f32` returns False. A convolution if ``is_convolution``.
+/// Correlates a two-dimensional array of real numbers with weights into ``output``, or into a new array of its library.
+/// Convolves it if ``is_convolution``.
+///
+/// This is `ndimage.correlate` and `convolve` in one call. On small arrays the checks of the arguments in Python take
+/// longer than the filter.
 ///
 /// ``weights`` is a NumPy array of ``float64`` with two axes, ``output`` None or an array of the same shape and type
 /// that shares no memory with the input, ``mode`` a name of SciPy's, ``cval`` the value outside for "constant",
-/// ``origin`` the origin of both axes. It is `ndimage.correlate` and `convolve` in one call, for small
-/// arrays: there the arguments take longer than the filter.
+/// ``origin`` the origin of both axes. Returns None, and does nothing, for arrays on no device, for other arguments,
+/// and for ``float32`` where `correlate2d_f32` returns False.
 ///
 /// Raises what `wrap` raises, ``MemoryError``, ``RuntimeError`` with the driver's text.
 #[pyfunction]
@@ -175,7 +177,7 @@ pub(super) fn filter_picture<'py>(
     let mut window = Window { weights, is_separable: false, size: (rows, columns), origins: (origin, origin) };
     if is_convolution {
         window.weights.reverse();
-        // An even side has no middle: its reverse has it one further.
+        // SciPy's middle of an even side is one element past the centre. Reversed, it is one element before.
         let reversed = |side: usize| origin.checked_neg()?.checked_sub(isize::from(side.is_multiple_of(2)));
         let (Some(row), Some(column)) = (reversed(rows), reversed(columns)) else { return Ok(None) };
         window.origins = (row, column);
@@ -217,7 +219,7 @@ pub(super) struct Window {
     pub(super) origins: (isize, isize),
 }
 
-/// Enqueues a correlation; false, and nothing done, where the library's kernels can't.
+/// Enqueues a correlation. Returns false, and does nothing, where the library's kernels can't compute it.
 pub(super) fn correlate(
     array: &Bound<'_, DeviceArray>,
     output: &Bound<'_, DeviceArray>,
@@ -251,8 +253,7 @@ pub(super) fn correlate(
                 let prepared = prepare(&device, &key, weights)?;
                 Ok(Arc::new(Ready { key: key.clone(), weights: weights.clone(), prepared }))
             };
-            // Without the GIL: to compile a kernel takes long, and to unload that of the oldest may wait for the
-            // driver.
+            // To compile a kernel takes long, and to unload that of the oldest filter may wait for the driver.
             py.detach(|| READY.get(is_wanted, make)).map_err(super::exception)?
         }
     };
@@ -261,7 +262,7 @@ pub(super) fn correlate(
     call::enqueue(array, output, |_: &Device, stream: &Stream| {
         let pointer = |address: usize| std::ptr::with_exposed_provenance_mut::<f32>(address);
         // SAFETY: the arrays have these rows on the stream's device, as their libraries say. What frees or writes them
-        // is ordered behind the stream's work: by the libraries, or because the call keeps the arrays.
+        // is ordered after the stream's work: by the libraries, or because the call keeps the arrays.
         let (image, mut result) = unsafe {
             let image = DeviceImage::<f32>::borrow_raw(pointer(source), width, height, 1, pitch)?;
             (image, DeviceImage::<f32>::borrow_raw(pointer(target), width, height, 1, to_pitch)?)

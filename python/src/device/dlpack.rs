@@ -1,6 +1,6 @@
 //! DLPack: the structures of its versions 0 and 1, and tensors that other libraries give.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_void};
 
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
@@ -80,7 +80,7 @@ pub(super) struct Tensor {
     pub(super) ndim: i32,
     pub(super) dtype: DataType,
     pub(super) shape: *mut i64,
-    /// In values. Null for an array in C order.
+    /// The distances of neighbours along each axis, in values. Null for an array in C order.
     pub(super) strides: *mut i64,
     pub(super) byte_offset: u64,
 }
@@ -108,19 +108,19 @@ pub(super) struct Versioned {
 pub(super) const READ_ONLY: u64 = 1;
 pub(super) const IS_COPIED: u64 = 2;
 
-/// The names of capsules before and after a consumer takes the tensor.
+/// The names of a capsule that holds a tensor, and its names after a consumer has taken the tensor.
 pub(super) const NAME: &CStr = c"dltensor";
 pub(super) const NAME_VERSIONED: &CStr = c"dltensor_versioned";
 pub(super) const USED: &CStr = c"used_dltensor";
 pub(super) const USED_VERSIONED: &CStr = c"used_dltensor_versioned";
 
-/// A tensor of another library. Its drop calls the tensor's deleter, once.
+/// A tensor of another library, taken out of its capsule. The drop calls the tensor's deleter.
 pub(super) enum Managed {
     Unversioned(*mut Unversioned),
     Versioned(*mut Versioned),
 }
 
-// SAFETY: nothing writes the tensor. Its deleter may be called on any thread, as DLPack says.
+// SAFETY: nothing writes the tensor. DLPack allows a call of the deleter on any thread.
 unsafe impl Send for Managed {}
 // SAFETY: as above.
 unsafe impl Sync for Managed {}
@@ -133,7 +133,7 @@ pub(super) struct Contents {
     /// NumPy's name of the type.
     pub(super) dtype: String,
     pub(super) shape: Vec<usize>,
-    /// In bytes. None for an array in C order.
+    /// The distances of neighbours along each axis, in bytes. None for an array in C order.
     pub(super) strides: Option<Vec<isize>>,
     pub(super) read_only: bool,
 }
@@ -151,16 +151,16 @@ impl Managed {
         arguments.set_item("max_version", (1, 0))?;
         let method = object.getattr(pyo3::intern!(py, "__dlpack__"))?;
         let capsule = match method.call((), Some(&arguments)) {
-            // A producer from before DLPack 1 does not know `max_version`.
+            // A producer that knows only DLPack 0 has no argument `max_version`.
             Err(error) if error.is_instance_of::<PyTypeError>(py) => {
                 arguments.del_item("max_version")?;
                 method.call((), Some(&arguments))?
             }
             capsule => capsule?,
         };
-        let found = || capsule.repr().map_or_else(|_| "something else".to_owned(), |text| text.to_string());
         let refused = |required: &str| {
-            PyBufferError::new_err(format!("__dlpack__ must return a capsule {required}, not {}", found()))
+            let found = capsule.repr().map_or_else(|_| "something else".to_owned(), |text| text.to_string());
+            PyBufferError::new_err(format!("__dlpack__ must return a capsule {required}, not {found}"))
         };
         let capsule = capsule.cast::<PyCapsule>().map_err(|_| refused("with a DLPack tensor"))?;
         Self::take(capsule).ok_or_else(|| refused("named dltensor or dltensor_versioned that nobody has taken"))
@@ -169,23 +169,18 @@ impl Managed {
     /// Takes the tensor out of a capsule and renames the capsule, as DLPack requires; None if there is no tensor.
     fn take(capsule: &Bound<'_, PyCapsule>) -> Option<Self> {
         let capsule = capsule.as_ptr();
-        let pointer = |name: &CStr| -> Option<*mut c_void> {
-            // SAFETY: a capsule, and a C string.
+        let take = |name: &CStr, used: &'static CStr| -> Option<*mut c_void> {
+            // SAFETY: `capsule` is a capsule, and the names are C strings. `used` lives as long as the program.
             unsafe {
-                (pyo3::ffi::PyCapsule_IsValid(capsule, name.as_ptr()) == 1)
-                    .then(|| pyo3::ffi::PyCapsule_GetPointer(capsule, name.as_ptr()))
+                if pyo3::ffi::PyCapsule_IsValid(capsule, name.as_ptr()) != 1 {
+                    return None;
+                }
+                let tensor = pyo3::ffi::PyCapsule_GetPointer(capsule, name.as_ptr());
+                (pyo3::ffi::PyCapsule_SetName(capsule, used.as_ptr()) == 0).then_some(tensor)
             }
         };
-        let rename = |name: &'static CStr| -> bool {
-            // SAFETY: a capsule, and a C string that lives as long as the program.
-            let status: c_int = unsafe { pyo3::ffi::PyCapsule_SetName(capsule, name.as_ptr().cast::<c_char>()) };
-            status == 0
-        };
-        if let Some(tensor) = pointer(NAME_VERSIONED) {
-            return rename(USED_VERSIONED).then(|| Self::Versioned(tensor.cast()));
-        }
-        let tensor = pointer(NAME)?;
-        rename(USED).then(|| Self::Unversioned(tensor.cast()))
+        let versioned = take(NAME_VERSIONED, USED_VERSIONED).map(|tensor| Self::Versioned(tensor.cast()));
+        versioned.or_else(|| take(NAME, USED).map(|tensor| Self::Unversioned(tensor.cast())))
     }
 
     /// The contents of the tensor.
@@ -194,20 +189,20 @@ impl Managed {
     /// `BufferError` for an unknown version or an invalid tensor; `TypeError` for a type that NumPy lacks.
     pub(super) fn contents(&self) -> PyResult<Contents> {
         let (tensor, flags) = match self {
-            // SAFETY: a capsule of this name has such a tensor, which lives until its deleter is called.
+            // SAFETY: a capsule named `dltensor` has such a tensor, which lives until its deleter is called.
             Self::Unversioned(managed) => (unsafe { &raw const (**managed).tensor }, 0),
             Self::Versioned(managed) => {
-                // SAFETY: as above. The first fields are the same in all versions.
+                // SAFETY: as above, for `dltensor_versioned`. The first four fields are the same in all versions.
                 let (major, minor) = unsafe { ((**managed).major, (**managed).minor) };
                 if major != 1 {
                     let text = format!("the array: DLPack 1 is required, the tensor is of version {major}.{minor}");
                     return Err(PyBufferError::new_err(text));
                 }
-                // SAFETY: as above, and this is version 1.
+                // SAFETY: as above. The version is 1, checked above.
                 unsafe { (&raw const (**managed).tensor, (**managed).flags) }
             }
         };
-        // SAFETY: as above.
+        // SAFETY: the tensor lives until its deleter is called, in the drop of `self`.
         let tensor = unsafe { &*tensor };
         let wrong = |what: String| PyBufferError::new_err(format!("the array: a DLPack tensor with {what}"));
         let ndim = usize::try_from(tensor.ndim).map_err(|_| wrong(format!("{} axes", tensor.ndim)))?;
@@ -227,9 +222,9 @@ impl Managed {
         } else {
             let strides = numbers(tensor.strides);
             let bytes = i64::from(tensor.dtype.bits / 8);
-            let in_bytes =
-                strides.iter().map(|stride| stride.checked_mul(bytes).map(|stride| stride as isize)).collect();
-            Some(Option::<Vec<isize>>::ok_or_else(in_bytes, || wrong(format!("the strides {strides:?}")))?)
+            let in_bytes = |stride: &i64| isize::try_from(stride.checked_mul(bytes)?).ok();
+            let in_bytes: Option<Vec<isize>> = strides.iter().map(in_bytes).collect();
+            Some(in_bytes.ok_or_else(|| wrong(format!("the strides {strides:?}")))?)
         };
         // An empty tensor may have no address.
         let address = tensor.data.addr() as u64;
@@ -248,10 +243,10 @@ impl Managed {
 
 impl Drop for Managed {
     fn drop(&mut self) {
-        // The deleter may run Python code, so this thread must be attached. After the end of the interpreter no deleter
-        // can be called.
+        // The deleter may run Python code, so this thread must be attached to the interpreter. After the interpreter
+        // has ended, the deleter is not called.
         let _ = Python::try_attach(|_py| {
-            // SAFETY: the tensor was taken out of its capsule, so that this is the only call of its deleter.
+            // SAFETY: the tensor was taken out of its capsule, so this is the only call of its deleter.
             unsafe {
                 match self {
                     Self::Unversioned(managed) => {

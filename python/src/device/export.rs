@@ -60,7 +60,7 @@ fn tensor(py: Python<'_>, array: &DeviceArray, numbers: &mut Vec<i64>) -> PyResu
     })
 }
 
-/// The deleter of a consumer.
+/// The deleter, which a consumer calls.
 ///
 /// # Safety
 /// - `managed` lies in an `Exported` of [`dlpack`], and this is called once.
@@ -96,7 +96,7 @@ impl HasContext for Versioned {
     }
 }
 
-/// Gives a tensor back that no consumer has taken.
+/// The destructor of a capsule. It deletes the tensor if no consumer has taken it.
 ///
 /// # Safety
 /// - `capsule` is one of [`dlpack`]'s.

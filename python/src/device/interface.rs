@@ -81,7 +81,7 @@ fn device_number(number: i64) -> PyResult<usize> {
 fn from_dlpack(object: &Bound<'_, PyAny>, device: i64) -> PyResult<DeviceArray> {
     let py = object.py();
     let device = device_number(device)?;
-    // Before the producer's code runs.
+    // This fails without the device. Then the producer's code must not run.
     call::open(py, device)?;
     let tensor = Managed::of(object, Some(LEGACY as i64))?;
     let contents = tensor.contents()?;
@@ -113,7 +113,7 @@ fn from_interface(object: &Bound<'_, PyAny>, interface: &Bound<'_, PyAny>, libra
     let required = |key: &str| {
         interface.get_item(key)?.ok_or_else(|| wrong(format!("must have the key {key:?}, it has {}", interface.keys())))
     };
-    // A key with None is one that is not there.
+    // None means the same as a missing key.
     let optional = |key: &str| -> PyResult<Option<Bound<'_, PyAny>>> {
         Ok(interface.get_item(key)?.filter(|value| !value.is_none()))
     };

@@ -95,9 +95,9 @@ pub(super) fn enqueue_correlation(
     sums: Sums,
 ) -> PyResult<()> {
     enqueue(input, output, |device, input, output, stream| {
-        // SAFETY: the arrays have these elements on the device, as their libraries say. What frees or writes them is
-        // ordered behind the stream's work: by the libraries, or because the call keeps the arrays. They are apart, as
-        // this function requires.
+        // SAFETY: the arrays have these elements on the device, as their libraries say. They do not overlap, as this
+        // function requires. What frees or writes them is ordered after the stream's work: by the libraries, or because
+        // the call keeps the arrays.
         unsafe { device.correlate_array(input, output, correlation, sums, stream) }
     })
 }

@@ -1,6 +1,6 @@
 //! Finds the kernels that can panic, by the functions of `core` that they call.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use crate::ptx::{ItemKind, Ptx};
 
@@ -13,10 +13,10 @@ pub struct PanickingKernel {
     pub reasons: Vec<String>,
 }
 
-/// The crate `core` in a mangled name. The path of a function comes before its name and its types.
+/// The crate `core` in a mangled name. The rest of the function's path follows it.
 const CORE: &str = "4core";
 
-/// Parts of the names of functions of `core` that panic, with what the kernel does.
+/// Parts of the names of functions of `core` that panic, each with what the kernel does to reach it.
 const REASONS: [(&str, &str); 11] = [
     ("panic_bounds_check", "an index that may be out of bounds"),
     ("slice_index_fail", "a range of a slice that may be out of bounds"),
@@ -31,7 +31,7 @@ const REASONS: [(&str, &str); 11] = [
     ("15copy_from_slice", "a copy between slices whose lengths may differ"),
 ];
 
-/// Why a function panics. None if its symbol is not that of a function of `core` that panics.
+/// Why a function panics, by its symbol. None for a symbol that is no panic of `core`.
 fn reason(function: &str) -> Option<String> {
     let in_core = function.split_once(CORE).map_or("", |(_, path)| path);
     if let Some((_, words)) = REASONS.iter().find(|(part, _)| in_core.contains(part)) {
@@ -44,33 +44,38 @@ fn reason(function: &str) -> Option<String> {
 
 /// The kernels that can panic, in the order of the PTX.
 pub(crate) fn panicking(ptx: &Ptx) -> Vec<PanickingKernel> {
-    let of_entry = |entry: &str| {
-        let (mut to_visit, mut seen) = (vec![entry], HashSet::from([entry]));
-        let mut reasons: Vec<String> = Vec::new();
-        while let Some(name) = to_visit.pop() {
-            // A kernel may have any name.
-            if let Some(reason) = reason(name).filter(|_| name != entry) {
-                // What a function that panics calls tells nothing more.
-                if !reasons.contains(&reason) {
-                    reasons.push(reason);
-                }
-                continue;
-            }
-            for used in ptx.items.iter().filter(|item| item.name == name).flat_map(|item| &item.uses) {
-                if seen.insert(used) {
-                    to_visit.push(used);
-                }
-            }
+    let mut found = Vec::new();
+    for item in ptx.items.iter().filter(|item| matches!(item.kind, ItemKind::Entry(_))) {
+        let reasons = reasons_below(ptx, &item.name);
+        if !reasons.is_empty() {
+            found.push(PanickingKernel { entry: item.name.clone(), reasons });
         }
-        reasons.sort();
-        reasons
-    };
-    let entries = ptx.items.iter().filter(|item| matches!(item.kind, ItemKind::Entry(_)));
-    let kernels = entries.map(|item| PanickingKernel { entry: item.name.clone(), reasons: of_entry(&item.name) });
-    kernels.filter(|kernel| !kernel.reasons.is_empty()).collect()
+    }
+    found
 }
 
-/// The list for an error, a line for each kernel.
+/// Why the functions panic that this kernel calls, directly or through others. Sorted, each reason once.
+fn reasons_below(ptx: &Ptx, entry: &str) -> Vec<String> {
+    let mut reasons = BTreeSet::new();
+    let (mut to_visit, mut seen) = (vec![entry], HashSet::from([entry]));
+    while let Some(name) = to_visit.pop() {
+        // The kernel itself is no panic, whatever its name. A function that panics is not searched further.
+        if name != entry
+            && let Some(reason) = reason(name)
+        {
+            reasons.insert(reason);
+            continue;
+        }
+        for used in ptx.items.iter().filter(|item| item.name == name).flat_map(|item| &item.uses) {
+            if seen.insert(used) {
+                to_visit.push(used);
+            }
+        }
+    }
+    reasons.into_iter().collect()
+}
+
+/// The text of an error: a line for each kernel.
 pub(crate) fn listed(kernels: &[PanickingKernel]) -> String {
     let line = |kernel: &PanickingKernel| format!("  {}: {}", kernel.entry, kernel.reasons.join("; "));
     kernels.iter().map(line).collect::<Vec<_>>().join("\n")

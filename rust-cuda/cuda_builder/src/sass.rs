@@ -137,7 +137,7 @@ impl Temporary {
         Self::numbered(&MADE)
     }
 
-    /// The folder with the next number that is not there yet: an earlier process of this number may have left some.
+    /// Creates the folder with the next free number. An earlier process with the same id may have left folders.
     fn numbered(next: &AtomicU64) -> Result<Self, CudaBuilderError> {
         loop {
             let name = format!("cuda-builder-{}-{}", std::process::id(), next.fetch_add(1, Ordering::Relaxed));
@@ -152,7 +152,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // What is left is in the system's folder for temporary files.
+        // A folder that can't be removed stays among the system's temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

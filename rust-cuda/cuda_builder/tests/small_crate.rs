@@ -1,4 +1,4 @@
-//! A small crate of kernels, built for real: in a folder with a name that needs quotes, twice at once, with a warning.
+//! Builds a small crate of kernels: in a folder whose name needs quotes, twice at once, with a warning.
 //!
 //! Ignored by default, because it compiles `core`, for which it needs `cargo xtask setup`. `cargo xtask ci` runs it
 //! when the PTX's stamp is stale: `cargo test -p cuda_builder --test small_crate -- --ignored`.
@@ -65,7 +65,7 @@ fn odd_names_two_builds_at_once_warnings_and_sources() {
     fs::write(folder.join("Cargo.toml"), MANIFEST).unwrap();
     fs::write(folder.join("src/lib.rs"), SOURCE).unwrap();
     fs::write(folder.join("src/inner.rs"), INNER).unwrap();
-    // Of another compiler, which is not to be asked: the folder's own decides.
+    // These name another compiler. The file in the folder decides all the same.
     fs::create_dir(folder.join(".cargo")).unwrap();
     fs::write(folder.join(".cargo/config.toml"), "[build]\nrustc = \"no-such-rustc\"\n").unwrap();
 

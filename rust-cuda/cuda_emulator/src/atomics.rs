@@ -22,7 +22,7 @@ const SPINS: u32 = 16;
 pub(crate) struct Spin {
     last: Option<AtomicAccess>,
     times: u32,
-    /// Whether it was not atomic: a load that the thread has repeated very often.
+    /// Whether it was a plain load, which the thread has repeated very often.
     plain: bool,
 }
 
@@ -91,10 +91,10 @@ impl Runner<'_> {
         let in_block = scope == Scope::Block;
         let me = Record { in_block, ..self.record(access.location) };
         for element in elements(allocation, offset, access.size) {
-            // The records before this access. Blocks execute atomic accesses one after the other.
+            // These are the records before this access, because blocks execute atomic accesses one after the other.
             let load = |records: &[AtomicU64]| Record::unpack(records[element].load(Ordering::SeqCst));
             let (atomic_write, atomic_read) = (load(&atomics.writes), load(&atomics.reads));
-            // Noted before the other accesses are looked up; see `record`.
+            // The access is noted before the plain ones are looked up; see `record`.
             let mine = if kind == AtomicKind::Load { &atomics.reads } else { &atomics.writes };
             self.note(&mine[element], me);
             let (write, read) = (load(&allocation.writes), load(&allocation.reads));
@@ -149,7 +149,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Lets others run: the running thread loads the same element again and again.
+    /// Lets other threads run while the running thread loads the same element again and again.
     #[cold]
     fn wait_for_change(&self, access: &Access) {
         let loads = self.loads.get();
@@ -188,7 +188,7 @@ impl Runner<'_> {
     }
 }
 
-/// An atomic operation in words.
+/// The word of reports for an atomic operation.
 fn verb(kind: AtomicKind) -> &'static str {
     match kind {
         AtomicKind::Load => "atomic read",

@@ -11,6 +11,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use cuda_std::executor::{Access, Collective, GATHERED, enter};
 
 use crate::OutOfMemory;
+use crate::allocation::Allocation;
 use crate::arrays::{self, Array, Arrays};
 use crate::atomics::{Loads, MOST_LOADS, Spin};
 use crate::causality::{Causality, GlobalElements};
@@ -18,8 +19,9 @@ use crate::copies::Copies;
 use crate::counts::Counts;
 use crate::defect::Kind;
 use crate::found::Found;
+use crate::host_memory::filled;
 use crate::launch::Launch;
-use crate::memory::{Allocation, Memory, filled};
+use crate::memory::Memory;
 use crate::panics::{self, Panic};
 use crate::printed::Printed;
 use crate::shared::Shared;
@@ -29,10 +31,12 @@ use crate::turns::Turns;
 use crate::wait::{Wait, exchange, lanes, same};
 use crate::warp::{Class, Warp};
 
-/// Memory that a runner reserves and frees when the host has no more: unwinding the fibers' stacks needs some.
+/// Memory that a runner reserves. The runner frees it when the host has no more, because unwinding the fibers needs
+/// some.
 const SPARE_BYTES: usize = 64 * 1024;
 
-/// The number of rounds of all threads of a block without any change after which threads that wait for one are stuck.
+/// A round runs each thread of a block until it waits. After so many rounds without a change of memory, threads that
+/// wait for a change are stuck.
 const IDLE_ROUNDS: u32 = 1000;
 
 /// How often a thread has called `gather`, and its values of the last even and the last odd call.
@@ -44,6 +48,9 @@ struct Given {
 
 /// The payload that unwinds a thread after a failed assertion, which is reported already.
 struct Asserted;
+
+/// A thread never arrives at a warp collective. It is reported already.
+struct Missed;
 
 /// One thread of the block.
 type Fiber = Coroutine<u32, (), (), DefaultStack>;
@@ -239,7 +246,7 @@ impl<'a> Runner<'a> {
             if waits.iter().all(|wait| matches!(wait, Wait::Ended)) || self.common.found.enough() {
                 return;
             }
-            if !self.go_on(&mut waits) {
+            if !self.release(&mut waits) {
                 return;
             }
             if self.progress.get() {
@@ -305,8 +312,26 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Releases the warps and the block in which all threads wait for the same thing. False if one never arrives.
-    fn go_on(&self, waits: &mut [Wait]) -> bool {
+    /// Releases the warps and the block in which all threads wait for the same operation. False if a thread never
+    /// arrives.
+    fn release(&self, waits: &mut [Wait]) -> bool {
+        let Ok(someone) = self.release_warps(waits) else { return false };
+        if someone || waits.iter().any(|wait| matches!(wait, Wait::Spin)) {
+            self.progress.set(self.progress.get() || someone);
+            return true;
+        }
+        let at = waits.iter().position(|wait| matches!(wait, Wait::Barrier(..))).expect("not all have ended");
+        if !waits.iter().all(|wait| same(wait, &waits[at])) {
+            self.report_missed(at, waits[at], 0, waits);
+            return false;
+        }
+        self.release_barrier(waits);
+        true
+    }
+
+    /// Releases the lanes whose warp collective all lanes of the mask have reached. Returns whether there are such
+    /// lanes, or an error if one of the mask never arrives.
+    fn release_warps(&self, waits: &mut [Wait]) -> Result<bool, Missed> {
         let mut someone = false;
         for (warp, waits) in waits.chunks_mut(32).enumerate() {
             let mut released = false;
@@ -335,17 +360,15 @@ impl<'a> Runner<'a> {
             if let (false, false, Some(at)) =
                 (released, waits.iter().any(can_run), waits.iter().position(waits_in_warp))
             {
-                return self.missed(warp * 32 + at, waits[at], warp * 32, waits);
+                self.report_missed(warp * 32 + at, waits[at], warp * 32, waits);
+                return Err(Missed);
             }
         }
-        if someone || waits.iter().any(|wait| matches!(wait, Wait::Spin)) {
-            self.progress.set(self.progress.get() || someone);
-            return true;
-        }
-        let at = waits.iter().position(|wait| matches!(wait, Wait::Barrier(..))).expect("not all have ended");
-        if !waits.iter().all(|wait| same(wait, &waits[at])) {
-            return self.missed(at, waits[at], 0, waits);
-        }
+        Ok(someone)
+    }
+
+    /// Releases the block from a barrier that all of its threads have reached.
+    fn release_barrier(&self, waits: &mut [Wait]) {
         let count = waits.iter().filter(|wait| matches!(wait, Wait::Barrier(true, _))).count();
         waits.fill(Wait::Ready(count as u32));
         self.shared.borrow_mut().next_interval();
@@ -355,13 +378,12 @@ impl<'a> Runner<'a> {
             self.flush(warp);
         }
         self.counts.borrow_mut().barriers += waits.len().div_ceil(32) as u64;
-        true
     }
 
     /// Reports that a thread waits for one that never arrives. `first` is the thread of `waits[0]`.
-    fn missed(&self, thread: usize, wait: Wait, first: usize, waits: &[Wait]) -> bool {
+    fn report_missed(&self, thread: usize, wait: Wait, first: usize, waits: &[Wait]) {
         if self.asserted.get() {
-            return false;
+            return;
         }
         self.thread.set(thread as u32);
         let (action, location) = match wait {
@@ -372,8 +394,7 @@ impl<'a> Runner<'a> {
             Wait::Warp(mask, _, _, location) if u64::from(mask) >> waits.len() != 0 => {
                 let action = format!("waiting at a warp collective of {} lanes", mask.count_ones());
                 let kind = Kind::PartialWarp { threads: waits.len(), of_block: self.common.launch.threads() };
-                self.report(action, kind, Some(location));
-                return false;
+                return self.report(action, kind, Some(location));
             }
             Wait::Warp(_, _, _, location) => ("waiting at a warp collective", location),
             Wait::Ready(_) | Wait::Spin | Wait::Ended => unreachable!("it waits"),
@@ -390,7 +411,6 @@ impl<'a> Runner<'a> {
         };
         let other = self.place_of((first + other) as u32);
         self.report(action.to_owned(), Kind::BarrierMissed { other, waits_at }, Some(location));
-        false
     }
 
     /// Adds the accesses of a warp to the counts, if counting.
@@ -424,9 +444,9 @@ impl<'a> Runner<'a> {
 
     /// Ends the running thread after a defect that is reported already.
     pub(crate) fn end_thread(&self) -> ! {
-        // Others may wait for it in vain.
+        // Other threads may wait for this one in vain, which is no defect of its own.
         self.asserted.set(true);
-        // Without a call of the panic hook.
+        // This function calls no panic hook.
         resume_unwind(Box::new(Asserted))
     }
 

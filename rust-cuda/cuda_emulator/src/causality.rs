@@ -1,20 +1,25 @@
 //! The order that releases and acquires make between threads.
 //!
-//! A thread that writes an element atomically and releases, passes on what it *knows*: the accesses before, its own and
-//! those that it knows itself. A thread that reads the element atomically and acquires, knows them from then on. Its
-//! later accesses do not race with them. A barrier joins the knowledge of all threads of the block, `sync_warp` that of
-//! the warp.
+//! A thread *knows* the accesses that are ordered before its next one: its own, and some of other threads. Accesses
+//! that it knows do not race with its next one. Knowledge spreads in three ways:
 //!
-//! A fence before a relaxed write releases what the thread knew at the fence. A fence after a relaxed read acquires.
-//! Updates continue what earlier writes of the element have released; a store ends it.
+//! - An atomic write that releases stores the thread's knowledge at the element. An atomic read of the element that
+//!   acquires adds this knowledge to that of its thread.
+//! - A fence before a relaxed write makes the write release what the thread knew at the fence. A fence after a relaxed
+//!   read makes the read acquire.
+//! - A barrier joins the knowledge of all threads of the block, and `sync_warp` that of the warp.
 //!
-//! Two `fence.sc` need not be fences of the threads that write and read the element: a barrier may lie between. If the
-//! second fence came first in the order of all `fence.sc`, the read would come before the write that it reads from.
+//! An atomic update of an element keeps the knowledge that earlier writes have stored there. A plain atomic store
+//! replaces it.
+//!
+//! A `fence.sc` orders more: also a fence of one thread, a barrier, and then the write by another thread. The same
+//! holds for a read, a barrier, and then the fence of another thread. The reason is the single order of all `fence.sc`.
+//! If the second fence came first in it, the read would come before the write that it reads from.
 //!
 //! # Precision
 //! - Knowledge of a thread holds until its next barrier. Accesses that it makes after the release and before the
 //!   barrier count as released, too.
-//! - A record of accesses by several blocks counts as known if something of every other block is.
+//! - A record of accesses by several blocks counts as known if the thread knows an access of every other block.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, TryReserveError};
@@ -24,7 +29,7 @@ use cuda_std::atomic::{Ordering, Scope};
 use cuda_std::executor::{AtomicAccess, AtomicKind, Space};
 
 use crate::block::Runner;
-use crate::memory::filled;
+use crate::host_memory::filled;
 use crate::record::{Record, Who};
 
 /// Accesses of other threads, by block.
@@ -55,7 +60,7 @@ impl Known {
     }
 }
 
-/// Adds knowledge to other knowledge. Most threads know the same or nothing; then nothing is copied.
+/// Adds `other` to `mine`. If both are the same, or one of them is empty, nothing is copied.
 fn join(mine: &mut Arc<Known>, other: &Arc<Known>) {
     if mine.0.is_empty() {
         *mine = Arc::clone(other);
@@ -78,7 +83,7 @@ struct Element {
     released: Released,
     /// The block to which `in_block` belongs.
     block: u64,
-    /// The same from `fence.sc` to `fence.sc`.
+    /// What it passes on from one `fence.sc` to another one.
     sequential: Released,
 }
 
@@ -94,9 +99,11 @@ struct Thread {
     fenced: Released,
     /// What it has read and not acquired yet.
     read: Released,
-    /// What the last `fence.sc` of each thread before the last barrier knew, and its own one.
+    /// What was known at a `fence.sc`: at the last one of this thread, and at those of other threads that a barrier
+    /// orders before.
     sequential_fenced: Released,
-    /// What these threads have read, for a `fence.sc`.
+    /// What the next `fence.sc` of this thread acquires: the reads of this thread, and those of other threads that a
+    /// barrier orders before.
     sequential_read: Released,
 }
 
@@ -117,7 +124,7 @@ pub(crate) struct Causality {
 }
 
 impl Causality {
-    /// The memory for each thread, before it knows anything.
+    /// The size of the state of a thread that knows nothing yet.
     pub(crate) const BYTES_PER_THREAD: usize = size_of::<Thread>();
 
     pub(crate) fn new(threads: usize) -> Result<Self, TryReserveError> {
@@ -133,9 +140,9 @@ impl Causality {
         }
     }
 
-    /// Threads that know each other's accesses so far, at a `sync_warp` of some lanes.
+    /// Lets threads know each other's accesses so far, at a `sync_warp` of some lanes.
     ///
-    /// That of a whole warp is cheaper: [`Shared`](crate::shared::Shared) knows it.
+    /// A `sync_warp` of a whole warp does not need this: [`Shared`](crate::shared::Shared) notes its time.
     pub(crate) fn meet(&self, together: impl Iterator<Item = usize> + Clone, block: u64, epoch: u64) {
         self.is_used.set(true);
         let part = Part { epoch, threads: together.clone().map(|thread| thread as u16).collect() };
@@ -189,7 +196,7 @@ impl Runner<'_> {
         self.orders_changed();
     }
 
-    /// Releases and acquires what an atomic operation does. `wrote` says whether it wrote.
+    /// Executes the release and the acquire of an atomic operation. `wrote` says whether it wrote.
     pub(crate) fn execute_order(&self, operation: &AtomicAccess, wrote: bool) {
         let releases = wrote && matches!(operation.order, Ordering::Release | Ordering::AcqRel | Ordering::SeqCst);
         let acquires = operation.kind != AtomicKind::Store

@@ -5,20 +5,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cuda_std::executor::{Access, AsyncCopy, SharedDeclaration, Space};
 
+use crate::allocation::Allocation;
 use crate::arrays::{self, Array, MOST_BYTES};
 use crate::block::Runner;
 use crate::copies::{Copy, Source};
 use crate::defect::{Before, Kind};
 use crate::launch::Place;
-use crate::memory::{Allocation, Role};
+use crate::memory::Role;
 use crate::record::{Record, Who};
 use crate::shared::Trouble;
 use crate::sites;
 use crate::warp::Class;
 
-/// What an asynchronous copy does to its source, in words.
+/// The words of reports for the access of an asynchronous copy to its source.
 const ASYNC_READ: &str = "asynchronous read";
-/// What it does to its destination.
+/// The words of reports for its access to its destination.
 const ASYNC_WRITE: &str = "asynchronous write";
 
 impl Runner<'_> {
@@ -38,7 +39,7 @@ impl Runner<'_> {
         allocation.load(offset, bytes);
         let me = self.record(access.location);
         for element in elements(allocation, offset, access.size) {
-            // Noted before the write is looked up; see `record`.
+            // The read is noted before the last write is looked up; see `record`.
             self.note(&allocation.reads[element], me);
             let write = Record::unpack(allocation.writes[element].load(Ordering::SeqCst));
             let atomic = atomic_writes(allocation, element);
@@ -65,7 +66,7 @@ impl Runner<'_> {
         allocation.store(offset, bytes);
         let me = self.record(access.location);
         for element in elements(allocation, offset, access.size) {
-            // Noted before the reads are looked up; see `record`.
+            // The write is noted before the reads are looked up; see `record`.
             let write = Record::unpack(allocation.writes[element].swap(me.pack(), Ordering::SeqCst));
             let read = Record::unpack(allocation.reads[element].load(Ordering::SeqCst));
             let atomic = [atomic_writes(allocation, element), atomic_reads(allocation, element)];
@@ -319,15 +320,15 @@ impl Runner<'_> {
     /// Adds an access to a record of accesses that do not conflict with each other: reads, or atomic accesses.
     #[inline]
     pub(crate) fn note(&self, records: &AtomicU64, me: Record) {
-        // One atomic step: blocks on other host threads note accesses to the same element, and none may be lost. Most
-        // records soon say "several blocks"; then there is nothing to write.
+        // The update is one atomic step, because blocks on other host threads note accesses to the same element. Most
+        // records soon say "several blocks". Then there is nothing to write.
         let _ = records.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |old| {
             let new = self.with(Record::unpack(old), me).pack();
             (new != old).then_some(new)
         });
     }
 
-    /// The record of such accesses after one more.
+    /// The record after one more access.
     #[inline]
     fn with(&self, old: Record, me: Record) -> Record {
         let of_this_block = match old.who {
@@ -338,9 +339,10 @@ impl Runner<'_> {
         let who = match old.who {
             Who::Nobody => me.who,
             who if who == me.who => who,
-            // This block's accesses before its last barrier are ordered before all it does now: they may be forgotten.
+            // Accesses of this block before its last barrier are ordered before the present ones, so they may be
+            // forgotten.
             _ if of_this_block && old.epoch != me.epoch => me.who,
-            // So are those that this thread has acquired.
+            // Accesses that this thread has acquired may be forgotten, too.
             _ if self.knows(old) => me.who,
             _ if of_this_block => Who::Block(self.block.get()),
             _ => Who::Blocks,

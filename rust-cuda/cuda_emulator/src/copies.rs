@@ -27,7 +27,7 @@ pub(crate) struct Source {
     pub(crate) address: u64,
     pub(crate) size: u32,
     /// A hash of the records of the last writes; see
-    /// [`Allocation::last_writes`](crate::memory::Allocation::last_writes).
+    /// [`Allocation::last_writes`](crate::allocation::Allocation::last_writes).
     pub(crate) last_writes: u64,
 }
 

@@ -44,9 +44,9 @@ pub enum Kind {
         /// The earlier access.
         before: Before,
     },
-    /// A thread that waits for another one in a loop of atomic accesses or of loads, where none can go on.
+    /// A thread that waits in a loop of atomic accesses or of loads for a change that never comes.
     ///
-    /// A block waits for one that has not started, or a thread for one that waits for it.
+    /// For example, a block waits for a block that has not started, or two threads wait for each other.
     Stuck,
     /// An access to shared memory to which an asynchronous copy is in flight: the issuing thread has not waited for it.
     InFlight {

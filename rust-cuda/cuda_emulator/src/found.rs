@@ -20,7 +20,7 @@ pub(crate) struct Found {
     /// Each with the number of its block in the grid.
     defects: Mutex<Vec<(u64, Defect)>>,
     enough: AtomicBool,
-    /// The allocation that failed, if any; the launch is then given up.
+    /// The allocation that failed. The launch is then given up.
     short: OnceLock<OutOfMemory>,
 }
 
@@ -58,7 +58,8 @@ impl Found {
 
     /// Adds a defect, or counts it with the others of its line and kind.
     ///
-    /// Of these the one of the first block of the grid is described: host threads find defects in any order.
+    /// The report describes the defect of the block with the lowest number, because host threads find defects in any
+    /// order.
     pub(crate) fn add(
         &self,
         block: u64,

@@ -103,15 +103,18 @@
 //! memory are reported as a race. So are two accesses of one block to global memory exactly 4,096 barriers apart. A
 //! process distinguishes 4,095 lines of kernels; all further lines share one name.
 
+mod allocation;
 mod arrays;
 mod atomics;
 mod block;
+mod bytes;
 mod causality;
 mod check;
 mod copies;
 mod counts;
 mod defect;
 mod found;
+mod host_memory;
 mod launch;
 mod memory;
 mod panics;
@@ -128,6 +131,7 @@ use std::fmt;
 
 use rayon::iter::{IntoParallelIterator as _, ParallelIterator as _};
 
+pub use bytes::{bytes_of, bytes_of_mut};
 pub use counts::{Counts, Traffic};
 pub use defect::{Before, Defect, Defects, Kind};
 pub use launch::{Launch, LaunchError, Limits, Place};
@@ -174,6 +178,30 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+/// Runs all blocks of a launch on so many host threads. Returns the sum of their counts.
+fn run_blocks(common: block::Common<'_>, host_threads: u64, kernel: &(dyn Fn() + Sync)) -> Counts {
+    let blocks = common.launch.blocks();
+    // A host thread has one runner, so it allocates stacks and shared memory once.
+    let run = |_| {
+        let runner = match block::Runner::new(common) {
+            Ok(runner) => runner,
+            Err(short) => {
+                common.found.give_up(short);
+                return Counts::default();
+            }
+        };
+        while let Some(turn) = common.turns.start(blocks) {
+            runner.run(turn.block(), kernel);
+        }
+        runner.counts()
+    };
+    let sum = |mut sum: Counts, counts| {
+        sum += counts;
+        sum
+    };
+    (0..host_threads.min(blocks)).into_par_iter().map(run).reduce(Counts::default, sum)
 }
 
 /// The settings of an emulated device.
@@ -310,29 +338,8 @@ impl Emulator {
                 stack_bytes: self.stack_bytes,
                 shared_limit: self.limits.shared_bytes,
             };
-            // One part per host thread. Each part allocates its stacks and shared memory once.
             let host_threads = if self.in_order { 1 } else { rayon::current_num_threads() as u64 };
-            let parts = host_threads.min(launch.blocks());
-            let kernel: &(dyn Fn() + Sync) = &kernel;
-            (0..parts)
-                .into_par_iter()
-                .map(|_| {
-                    let runner = match block::Runner::new(common) {
-                        Ok(runner) => runner,
-                        Err(short) => {
-                            found.give_up(short);
-                            return Counts::default();
-                        }
-                    };
-                    while let Some(turn) = turns.start(launch.blocks()) {
-                        runner.run(turn.block(), kernel);
-                    }
-                    runner.counts()
-                })
-                .reduce(Counts::default, |mut sum, counts| {
-                    sum += counts;
-                    sum
-                })
+            run_blocks(common, host_threads, &kernel)
         };
         memory.end_launch();
         memory.print(&printed.into_text());

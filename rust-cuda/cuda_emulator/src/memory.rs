@@ -1,14 +1,14 @@
-//! Global and constant memory, with a record of the last accesses to each element of global memory.
+//! Global and constant memory, and the arrays in it.
 
-use std::collections::{BTreeMap, TryReserveError};
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use cuda_std::{Global, GlobalMut, Scalar};
 
 use crate::OutOfMemory;
-use crate::record::Record;
+use crate::allocation::Allocation;
+use crate::bytes::{bytes_of, bytes_of_mut};
 
 /// The address of the first allocation. Addresses are names of elements: the emulator never dereferences them.
 const FIRST_ADDRESS: u64 = 0x5000_0000_0000;
@@ -59,202 +59,6 @@ impl<T: Scalar> Buffer<T> {
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
-}
-
-/// The bytes of values.
-pub(crate) fn bytes_of<T: Scalar>(values: &[T]) -> &[u8] {
-    // SAFETY: Scalar is sealed; its types have no padding, so all bytes are initialised.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
-}
-
-/// An allocation in global memory.
-pub(crate) struct Allocation {
-    pub(crate) name: String,
-    pub(crate) address: u64,
-    pub(crate) bytes: u64,
-    pub(crate) element: u64,
-    pub(crate) role: Role,
-    /// The bytes as atomic words: blocks run in parallel, and a race of a kernel must not be one of the emulator.
-    words: Box<[AtomicU32]>,
-    /// For each element 1 if the host or an earlier launch wrote it, otherwise 0.
-    pub(crate) known: Box<[AtomicU32]>,
-    /// For each element the last write of this launch.
-    pub(crate) writes: Box<[AtomicU64]>,
-    /// For each element the reads of this launch.
-    pub(crate) reads: Box<[AtomicU64]>,
-    /// The records of atomic accesses, from the first one on.
-    atomics: OnceLock<Atomics>,
-    /// Whether `atomics` is set. A flag of its own, because `OnceLock::get` is no `SeqCst` load.
-    has_atomics: AtomicBool,
-}
-
-/// The records of atomic accesses to an allocation.
-pub(crate) struct Atomics {
-    /// For each element the atomic writes of this launch.
-    pub(crate) writes: Box<[AtomicU64]>,
-    /// For each element the atomic reads of this launch.
-    pub(crate) reads: Box<[AtomicU64]>,
-}
-
-impl Allocation {
-    /// Notes that the host has set all elements.
-    fn set_known(&self) {
-        for known in &self.known {
-            known.store(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Fills `to` from the byte `offset` on. An access of 1 or 2 bytes is aligned to its size, any other to 4 bytes.
-    #[inline]
-    pub(crate) fn load(&self, offset: u64, to: &mut [u8]) {
-        let word = (offset / 4) as usize;
-        if to.len() < 4 {
-            let bytes = self.words[word].load(Ordering::Relaxed).to_ne_bytes();
-            let at = (offset % 4) as usize;
-            to.copy_from_slice(&bytes[at..at + to.len()]);
-            return;
-        }
-        let (whole, rest) = to.as_chunks_mut::<4>();
-        let words = &self.words[word..];
-        for (part, word) in whole.iter_mut().zip(words) {
-            *part = word.load(Ordering::Relaxed).to_ne_bytes();
-        }
-        if !rest.is_empty() {
-            rest.copy_from_slice(&words[whole.len()].load(Ordering::Relaxed).to_ne_bytes()[..rest.len()]);
-        }
-    }
-
-    /// Writes `from` to the byte `offset`; sizes as for [`load`](Self::load).
-    #[inline]
-    pub(crate) fn store(&self, offset: u64, from: &[u8]) {
-        let word = (offset / 4) as usize;
-        if from.len() < 4 {
-            let at = (offset % 4) as usize;
-            // Another thread may write the other bytes of the word.
-            let _ = self.words[word].fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| {
-                let mut bytes = old.to_ne_bytes();
-                bytes[at..at + from.len()].copy_from_slice(from);
-                Some(u32::from_ne_bytes(bytes))
-            });
-            return;
-        }
-        for (&part, word) in from.as_chunks::<4>().0.iter().zip(&self.words[word..]) {
-            word.store(u32::from_ne_bytes(part), Ordering::Relaxed);
-        }
-    }
-
-    /// Replaces the value of 4 or 8 bytes by that of a function, and returns the old value, the high bits 0.
-    ///
-    /// At most one block at a time may call it; see [`Turns`](crate::turns::Turns).
-    pub(crate) fn update(&self, offset: u64, size: u32, function: &mut dyn FnMut(u64) -> Option<u64>) -> u64 {
-        let mut word = [0; 4];
-        let mut both = [0; 8];
-        if size == 4 {
-            self.load(offset, &mut word);
-            let old = u32::from_ne_bytes(word).into();
-            if let Some(new) = function(old) {
-                self.store(offset, &(new as u32).to_ne_bytes());
-            }
-            old
-        } else {
-            self.load(offset, &mut both);
-            let old = u64::from_ne_bytes(both);
-            if let Some(new) = function(old) {
-                self.store(offset, &new.to_ne_bytes());
-            }
-            old
-        }
-    }
-
-    /// The records of atomic accesses, if there were any in this launch or an earlier one.
-    ///
-    /// A plain access notes itself, then it looks here. An atomic one sets the flag or finds it set, notes itself, then
-    /// it looks up the plain accesses. All these steps are `SeqCst`, so they have one order, and the access that looks
-    /// last sees the other one.
-    #[inline]
-    pub(crate) fn atomics(&self) -> Option<&Atomics> {
-        if self.has_atomics.load(Ordering::SeqCst) { self.atomics.get() } else { None }
-    }
-
-    /// The records of atomic accesses, for one more of them.
-    pub(crate) fn atomics_to_note(&self) -> Result<&Atomics, OutOfMemory> {
-        if let Some(atomics) = self.atomics() {
-            return Ok(atomics);
-        }
-        let length = self.writes.len();
-        let short = || OutOfMemory { bytes: 16 * length as u64, what: "the record of an array's atomic accesses" };
-        if !has_room(16 * length) {
-            return Err(short());
-        }
-        let records = || filled(length, || AtomicU64::new(Record::NOBODY)).map_err(|_| short());
-        let atomics = Atomics { writes: records()?, reads: records()? };
-        let atomics = self.atomics.get_or_init(|| atomics);
-        self.has_atomics.store(true, Ordering::SeqCst);
-        Ok(atomics)
-    }
-
-    /// A hash of the records of the last writes of some elements. It changes with every write, but for one by the same
-    /// thread at the same line before the next barrier.
-    pub(crate) fn last_writes(&self, elements: std::ops::Range<usize>) -> u64 {
-        // Without atomic writes the second hash is 0, also if the records of atomic accesses come into existence.
-        let atomic = self.atomics.get().map_or(&[][..], |atomics| &atomics.writes[elements.clone()]);
-        let [plain, atomic] = [&self.writes[elements], atomic].map(|writes| {
-            writes.iter().fold(0, |hash: u64, write| {
-                (hash ^ write.load(Ordering::SeqCst)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
-            })
-        });
-        plain ^ atomic.rotate_left(1)
-    }
-
-    /// The element at a byte of the allocation, or of the gaps around it, in words, such as `result[17]` or
-    /// `result[17], byte 2 of the element`.
-    pub(crate) fn describe(&self, offset: i64) -> String {
-        let size = self.element as i64;
-        let element = format!("{}[{}]", self.name, offset.div_euclid(size));
-        match offset.rem_euclid(size) {
-            0 => element,
-            byte => format!("{element}, byte {byte} of the element"),
-        }
-    }
-}
-
-/// Whether the host can allocate `bytes` and 8 MiB more. The 8 MiB are for small allocations that return no error: if
-/// one of them fails, the process ends. Nothing is reserved.
-pub(crate) fn has_room(bytes: usize) -> bool {
-    const KEPT: usize = 8 << 20;
-    let bytes = bytes.saturating_add(KEPT);
-    if let Some(left) = address_space() {
-        // A trial allocation of all that is left would, for a moment, leave nothing for other threads.
-        return bytes <= left;
-    }
-    let mut tried = Vec::<u8>::new();
-    let is_granted = tried.try_reserve_exact(bytes).is_ok();
-    // Without this the compiler may remove the allocation, which nobody uses.
-    std::hint::black_box(&mut tried);
-    is_granted
-}
-
-/// Bytes that are left of the address space (`ulimit -v`). None if it has no limit, or none that this system tells.
-/// The limit is taken to stay what it was at the first call.
-fn address_space() -> Option<usize> {
-    static LIMIT: OnceLock<Option<usize>> = OnceLock::new();
-    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
-    let limit = (*LIMIT.get_or_init(|| number_after(&read("/proc/self/limits"), "Max address space")))?;
-    let mapped = number_after(&read("/proc/self/status"), "VmSize:").unwrap_or(usize::MAX);
-    Some(limit.saturating_sub(mapped.saturating_mul(1024)))
-}
-
-/// The number that follows `key` in a line of a listing.
-fn number_after(listing: &str, key: &str) -> Option<usize> {
-    listing.lines().find_map(|line| line.strip_prefix(key))?.split_whitespace().next()?.parse().ok()
-}
-
-/// `length` values, or an error if the host has too little memory.
-pub(crate) fn filled<T>(length: usize, value: impl FnMut() -> T) -> Result<Box<[T]>, TryReserveError> {
-    let mut values = Vec::new();
-    values.try_reserve_exact(length)?;
-    values.resize_with(length, value);
-    Ok(values.into())
 }
 
 /// The global and constant memory of an emulated device.
@@ -312,16 +116,12 @@ impl Memory {
     /// If there are more or fewer values than elements.
     pub fn write<T: Scalar>(&mut self, buffer: &Buffer<T>, values: &[T]) {
         assert_eq!(values.len(), buffer.length, "as many values as elements");
-        let allocation = &self.allocations[&buffer.address];
         let padded = bytes_of(values).chunks(4).map(|part| {
             let mut word = [0; 4];
             word[..part.len()].copy_from_slice(part);
             u32::from_ne_bytes(word)
         });
-        for (word, value) in allocation.words.iter().zip(padded) {
-            word.store(value, Ordering::Relaxed);
-        }
-        allocation.set_known();
+        self.allocations[&buffer.address].fill(padded);
     }
 
     /// Allocates an array of `length` zeros. Reports show `name`.
@@ -330,11 +130,7 @@ impl Memory {
     /// [`OutOfMemory`] if the host has too little memory.
     pub fn try_zeros<T: Scalar>(&mut self, name: &str, length: usize) -> Result<Buffer<T>, OutOfMemory> {
         let buffer = self.try_allocate(name, length, Role::Scratch)?;
-        let allocation = &self.allocations[&buffer.address];
-        for word in &allocation.words {
-            word.store(0, Ordering::Relaxed);
-        }
-        allocation.set_known();
+        self.allocations[&buffer.address].fill(std::iter::repeat(0));
         Ok(buffer)
     }
 
@@ -352,33 +148,12 @@ impl Memory {
     /// [`OutOfMemory`] if the host has too little memory. An array takes its own bytes and 20 bytes for each element.
     /// Its first atomic access adds 16 bytes for each element. 8 MiB of the host's memory must be left.
     pub fn try_allocate<T: Scalar>(&mut self, name: &str, length: usize, role: Role) -> Result<Buffer<T>, OutOfMemory> {
-        // So a shift finds the elements of an access, and a mask its alignment.
+        // The checks of an access find its elements by a shift and its alignment by a mask.
         const { assert!(size_of::<T>().is_power_of_two()) };
-        let element = size_of::<T>() as u64;
-        let all = (length as u64).saturating_mul(element + 20);
-        let short = || OutOfMemory { bytes: all, what: "an array and the record of its use" };
-        if !usize::try_from(all).is_ok_and(has_room) {
-            return Err(short());
-        }
-        let bytes = length as u64 * element;
         let address = FIRST_ADDRESS + self.used;
+        let allocation = Allocation::new(name, address, length, size_of::<T>() as u64, role)?;
         // Allocations begin at multiples of 256 bytes, as those of CUDA do.
-        self.used += (bytes + GAP).next_multiple_of(256);
-        let records = || filled(length, || AtomicU64::new(Record::NOBODY)).map_err(|_| short());
-        let allocation = Allocation {
-            name: name.to_owned(),
-            address,
-            bytes,
-            element,
-            role,
-            // All ones are NaN in every type that has one.
-            words: filled(bytes.div_ceil(4) as usize, || AtomicU32::new(u32::MAX)).map_err(|_| short())?,
-            known: filled(length, || AtomicU32::new(0)).map_err(|_| short())?,
-            writes: records()?,
-            reads: records()?,
-            atomics: OnceLock::new(),
-            has_atomics: AtomicBool::new(false),
-        };
+        self.used += (allocation.bytes + GAP).next_multiple_of(256);
         self.allocations.insert(address, allocation);
         Ok(Buffer { address, length, element: PhantomData })
     }
@@ -388,8 +163,8 @@ impl Memory {
         self.printed.get_or_insert_default();
     }
 
-    /// The text that was collected since [`collect_printed`](Self::collect_printed), which ends with this call. It is
-    /// empty without that call.
+    /// Ends the collection that [`collect_printed`](Self::collect_printed) began, and returns its text. The text is
+    /// empty if no collection was begun.
     pub fn take_printed(&mut self) -> String {
         self.printed.take().unwrap_or_default()
     }
@@ -402,7 +177,7 @@ impl Memory {
         }
     }
 
-    /// The elements of an array. Those that nothing wrote are all ones, which is NaN in `f32`.
+    /// The elements of an array. All bits of an element that nothing wrote are ones, which is NaN in `f32`.
     #[must_use]
     pub fn download<T: Scalar>(&self, buffer: &Buffer<T>) -> Vec<T> {
         let mut values = vec![T::default(); buffer.length];
@@ -418,9 +193,7 @@ impl Memory {
         assert_eq!(values.len(), buffer.length, "as many values as elements");
         let allocation = &self.allocations[&buffer.address];
         for (index, value) in values.iter_mut().enumerate() {
-            // SAFETY: Scalar is sealed; its types have no padding, and every bit pattern is a value.
-            let bytes = unsafe { std::slice::from_raw_parts_mut((&raw mut *value).cast::<u8>(), size_of::<T>()) };
-            allocation.load(index as u64 * allocation.element, bytes);
+            allocation.load(index as u64 * allocation.element, bytes_of_mut(std::slice::from_mut(value)));
         }
     }
 
@@ -430,7 +203,8 @@ impl Memory {
         self.unwritten_among(buffer, |_| true)
     }
 
-    /// [`unwritten`](Self::unwritten) among the elements whose index is `wanted`: rows may have gaps between them.
+    /// As [`unwritten`](Self::unwritten), for the elements whose index is `wanted`. An image may have gaps between its
+    /// rows, which no kernel writes.
     #[must_use]
     pub fn unwritten_among<T: Scalar>(
         &self,
@@ -452,7 +226,7 @@ impl Memory {
     /// The bytes of a constant array that the host has set.
     #[inline]
     pub(crate) fn constant(&self, symbol: &'static str) -> &[u8] {
-        // Mostly both are the same string. A comparison of the characters takes longer.
+        // Most pairs of equal symbols have the same address. To compare addresses takes less time than characters.
         let is_this = |&&(known, _): &&(&'static str, _)| std::ptr::eq(known, symbol) || known == symbol;
         self.constants.iter().find(is_this).map_or(&[], |(_, bytes)| bytes)
     }
@@ -496,20 +270,7 @@ impl Memory {
 
     /// Ends a launch: elements that it wrote count as written, and the records of accesses are cleared.
     pub(crate) fn end_launch(&mut self) {
-        for allocation in self.allocations.values_mut() {
-            let mut no_atomics = Atomics { writes: Box::default(), reads: Box::default() };
-            let atomics = allocation.atomics.get_mut().unwrap_or(&mut no_atomics);
-            for writes in [&mut allocation.writes, &mut atomics.writes] {
-                for (write, known) in writes.iter_mut().zip(&mut allocation.known) {
-                    if std::mem::replace(write.get_mut(), Record::NOBODY) != Record::NOBODY {
-                        *known.get_mut() = 1;
-                    }
-                }
-            }
-            for read in allocation.reads.iter_mut().chain(&mut atomics.reads) {
-                *read.get_mut() = Record::NOBODY;
-            }
-        }
+        self.allocations.values_mut().for_each(Allocation::end_launch);
     }
 }
 

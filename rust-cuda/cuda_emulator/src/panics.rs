@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 
-/// What the host thread does. So a fiber that does not panic never touches [`PLACE`], which takes longer.
+/// What the host thread does. It tells whether a fiber has panicked. An access to [`PLACE`] takes longer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// It runs no fiber.
@@ -27,7 +27,7 @@ pub(crate) struct Panic {
     pub(crate) place: Option<String>,
 }
 
-/// Notes the place of a panic. False for one of a thread that runs no fiber.
+/// Notes the place of a panic. False if the thread runs no fiber.
 fn note(info: &PanicHookInfo<'_>) -> bool {
     let in_fiber = STATE.try_with(Cell::get).is_ok_and(|state| state != State::Outside);
     if in_fiber {

@@ -1,11 +1,11 @@
 //! The last accesses to an element of global memory, in 64 bits, so that one atomic holds them.
 //!
-//! An element has two records: the last write, and the reads. Arrays with atomic accesses have two more: the atomic
-//! writes, and the atomic reads. Blocks run on several host threads and update the records
-//! at the same time. Two rules make sure that of two conflicting accesses at least one sees the other:
+//! An element has two records: the last write, and the reads. An element of an array with atomic accesses has two more:
+//! the atomic writes, and the atomic reads. Blocks run on several host threads and update the records at the same time.
+//! Two rules ensure that of two conflicting accesses at least one sees the other:
 //!
 //! - A record is updated in one atomic step (`swap` or `fetch_update`), so that no update is lost.
-//! - An access first updates its own record and then looks up the other one. All of these steps are `SeqCst`.
+//! - An access first updates its own record and then reads the other records. All of these steps are `SeqCst`.
 //!
 //! ```text
 //! bits 62-63  who: nobody, one thread, several threads of one block, threads of several blocks

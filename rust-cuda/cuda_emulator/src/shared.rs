@@ -57,7 +57,8 @@ impl Who {
 /// An access to a byte: who and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Touch {
-    /// The time of the last barrier or `sync_warp` before the access. The clock runs through all blocks; 0 is never.
+    /// The time of the last barrier or `sync_warp` before the access; 0 for no access. The clock runs on from block to
+    /// block.
     time: u32,
     /// A record of reads may name several threads.
     pub(crate) who: Who,

@@ -1,18 +1,19 @@
-//! The stacks of fibers, kept from one launch to the next: to map and to unmap a stack takes longer than most threads
-//! run.
+//! The stacks of fibers. They are kept from one launch to the next, because to map and unmap a stack takes longer than
+//! most threads run.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use corosensei::stack::DefaultStack;
 
-use crate::memory::has_room;
+use crate::host_memory::has_room;
 
-/// The size of a stack, if the program sets none. The system provides a page when it is touched first, and kernels
-/// touch few.
+/// The size of a stack, if the program sets none. The system provides each page at the first access, and kernels
+/// access few.
 pub(crate) const STACK_BYTES: usize = 128 * 1024;
 
-/// The most stacks that are kept: 256 MiB of the address space, and 4,096 of the 65,530 mappings that Linux allows.
+/// The most stacks that are kept. They take 256 MiB of the address space, and 4,096 of the 65,530 mappings that Linux
+/// allows.
 const MOST: usize = 2048;
 
 /// The stacks that no fiber uses, by their size.
@@ -21,7 +22,7 @@ static IDLE: Mutex<BTreeMap<usize, Vec<DefaultStack>>> = Mutex::new(BTreeMap::ne
 /// A stack of this size.
 ///
 /// # Errors
-/// The system's error if it has no memory for a new one, or little besides.
+/// The system's error if it can't map a new stack. `OutOfMemory` if little memory would be left.
 pub(crate) fn take(bytes: usize) -> std::io::Result<DefaultStack> {
     let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&bytes).and_then(Vec::pop);
     match idle {
@@ -31,20 +32,17 @@ pub(crate) fn take(bytes: usize) -> std::io::Result<DefaultStack> {
     }
 }
 
-/// Keeps stacks of this size, or unmaps those that are too many.
-pub(crate) fn give_back(bytes: usize, stacks: Vec<DefaultStack>) {
-    let mut stacks = stacks.into_iter();
-    {
-        let mut all = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept: usize = all.values().map(Vec::len).sum();
-        let wanted = stacks.len().min(MOST.saturating_sub(kept));
-        let idle = all.entry(bytes).or_default();
-        // Without memory for their list they are unmapped, too.
-        if idle.try_reserve(wanted).is_ok() {
-            idle.extend(stacks.by_ref().take(wanted));
-        }
+/// Keeps stacks of this size. It unmaps those above [`MOST`], or all if the host has too little memory for their list.
+pub(crate) fn give_back(bytes: usize, mut stacks: Vec<DefaultStack>) {
+    let mut all = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
+    let kept: usize = all.values().map(Vec::len).sum();
+    let wanted = stacks.len().min(MOST.saturating_sub(kept));
+    let idle = all.entry(bytes).or_default();
+    if idle.try_reserve(wanted).is_ok() {
+        idle.extend(stacks.drain(..wanted));
     }
-    // Without the lock.
+    // Other threads need not wait while the rest is unmapped.
+    drop(all);
     drop(stacks);
 }
 

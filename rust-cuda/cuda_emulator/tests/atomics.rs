@@ -123,7 +123,7 @@ fn the_scope_of_the_block_holds_no_other_block() {
         text.contains("atomic update of 4 bytes at to[0], a race: atomically written by thread (0, 0, 0)"),
         "{text}"
     );
-    // Alone, a block may.
+    // A block that is alone may use its own scope.
     let launch = Launch::flat((1, 1), (64, 1), 0);
     Emulator::new().launch("scoped", &launch, &mut memory, || unsafe { scoped(handle, 1) }).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Loops that wait for a change by plain loads, and kernels that look like it.
+//! Loops that wait for a change by plain loads, and kernels that only seem to wait.
 // Some of the kernels are wrong on purpose.
 #![allow(missing_docs, clippy::missing_safety_doc, clippy::undocumented_unsafe_blocks)]
 

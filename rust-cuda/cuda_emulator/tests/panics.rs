@@ -21,7 +21,7 @@ pub unsafe fn two_panics(ten: u32) {
 #[test]
 fn a_panic_has_its_line_and_the_hook_is_that_of_other_threads() {
     static CALLS: AtomicU32 = AtomicU32::new(0);
-    // That of the test harness prints the failure of this test.
+    // The hook of the test harness prints the failure of this test.
     let of_harness = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         of_harness(info);

@@ -1,4 +1,4 @@
-//! What a launch counts and reports, and the order of its threads.
+//! The counts and the reports of a launch, and the order of its threads.
 #![allow(missing_docs, clippy::missing_safety_doc, clippy::undocumented_unsafe_blocks)]
 
 use cuda_emulator::{Emulator, Launch, Memory, Role};

@@ -62,10 +62,10 @@ fn a_misaligned_access_to_shared_memory() {
     assert!(text.contains("read of 8 bytes at byte 4 of shared memory, misaligned"), "{text}");
 }
 
-/// The first thread of each of two warps accesses one element of shared memory, in this order, each a write or a read.
+/// The first threads of two warps access one element of shared memory, one after the other. Each writes or reads.
 ///
-/// The second one waits in a loop until the first one is done. An atomic access to global memory without an order tells
-/// it, which orders the two in time and not for the memory model.
+/// The second thread waits in a loop until the first one is done. A relaxed atomic access to global memory tells it.
+/// This orders the two accesses in time, but not in the memory model.
 #[kernel]
 pub unsafe fn two_accesses(turn: GlobalMut<u32>, first_writes: u32, second_writes: u32, barrier: u32) {
     let cell = Shared::<u32>::dynamic();
@@ -94,7 +94,7 @@ pub unsafe fn two_accesses(turn: GlobalMut<u32>, first_writes: u32, second_write
     }
 }
 
-/// The race of [`two_accesses`], in words: what the second access is, and what it says of the first one.
+/// The report of the race of [`two_accesses`]: the second access, and the words about the first one.
 fn hazard(first_writes: u32, second_writes: u32) -> String {
     let run = |barrier| {
         let mut memory = Memory::new();

@@ -1,4 +1,4 @@
-//! Shared arrays of fixed length: bounds, and what is beside them.
+//! Shared arrays of fixed length: their bounds, and accesses beside them.
 // Some of the kernels are wrong on purpose.
 #![allow(missing_docs, clippy::missing_safety_doc, clippy::undocumented_unsafe_blocks)]
 
@@ -98,7 +98,7 @@ fn races_and_unwritten_elements_are_found_in_every_block() {
         let (races, unwritten) =
             (kinds(|kind| matches!(kind, Kind::Race { .. })), kinds(|kind| matches!(kind, Kind::Uninitialised)));
         assert!(races > 0 && unwritten > 0 && races + unwritten == found.defects.len(), "{found}");
-        // 32 reads of each of three blocks are wrong, each in one way; some writes race with a read before them.
+        // In each of three blocks 32 reads are wrong, each in one way. Some writes race with an earlier read.
         assert!(found.defects.iter().map(|defect| defect.times).sum::<u64>() >= 96 / 2, "{found}");
     }
 }

@@ -17,7 +17,7 @@ fn one(result: Result<Counts, Error>) -> (Kind, String) {
     (found.defects[0].kind.clone(), found.to_string())
 }
 
-/// The even and the odd lanes of a warp add up their numbers apart from each other, with this mask for the even ones.
+/// The even lanes of a warp add up their numbers, and so do the odd ones. `mask` is that of the even lanes.
 #[kernel]
 pub unsafe fn halves(sums: GlobalMut<u32>, even: u32) {
     let lane = thread::thread_idx_x();

@@ -1,11 +1,9 @@
 //! Arrays in the memory of a device.
 
-use std::sync::Arc;
-
 use cuda_std::Scalar;
 use cuda_std::launch::{Array, ArrayMut};
 
-use crate::device::EmulatedMemory;
+use crate::emulated::EmulatedArray;
 
 /// A typed array in the memory of a [`Device`](crate::Device).
 ///
@@ -25,32 +23,6 @@ pub(crate) enum Storage<T: Scalar> {
     Emulated(EmulatedArray<T>),
     #[cfg(feature = "cuda")]
     Cuda(crate::cuda::Memory),
-}
-
-/// An array of the emulator.
-#[derive(Debug)]
-pub(crate) struct EmulatedArray<T: Scalar> {
-    /// None while it is dropped.
-    buffer: Option<cuda_emulator::Buffer<T>>,
-    memory: Arc<EmulatedMemory>,
-}
-
-impl<T: Scalar> EmulatedArray<T> {
-    pub(crate) fn new(buffer: cuda_emulator::Buffer<T>, memory: Arc<EmulatedMemory>) -> Self {
-        Self { buffer: Some(buffer), memory }
-    }
-
-    pub(crate) fn buffer(&self) -> &cuda_emulator::Buffer<T> {
-        self.buffer.as_ref().expect("it is not dropped yet")
-    }
-}
-
-impl<T: Scalar> Drop for EmulatedArray<T> {
-    fn drop(&mut self) {
-        if let Some(buffer) = self.buffer.take() {
-            self.memory.lock().memory.free(buffer);
-        }
-    }
 }
 
 impl<T: Scalar> Buffer<T> {

@@ -83,7 +83,7 @@ fn checked(status: u32, action: impl FnOnce() -> String) -> Result<(), Error> {
     if status == 0 { Ok(()) } else { Err(driver_error(status, action())) }
 }
 
-/// The same for calls of `cust`.
+/// Turns the error of a call of `cust` into one that says what was being done.
 trait DriverResultExt<T> {
     fn context(self, action: &str) -> Result<T, Error>;
 }

@@ -1,17 +1,18 @@
 //! A device: a GPU or the emulator.
 
-use std::collections::BTreeMap;
-use std::ffi::c_void;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cuda_emulator::{Counts, Emulator, Launch, Limits, Memory, OutOfMemory, Role};
+#[cfg(feature = "cuda")]
+use cuda_emulator::bytes_of_mut;
+use cuda_emulator::{Counts, Emulator, Launch, Limits, OutOfMemory, Role, bytes_of};
 use cuda_std::Scalar;
 use cuda_std::constant::ConstantMemory;
-use cuda_std::launch::{Argument, Kernel};
+use cuda_std::launch::Kernel;
 
-use crate::buffer::{EmulatedArray, Storage};
-use crate::ptx::enclosing;
+use crate::arguments::Arguments;
+use crate::buffer::Storage;
+use crate::emulated::{EmulatedArray, EmulatedMemory};
 use crate::{Buffer, Error, Ptx};
 
 /// A GPU or the emulator. Threads may share it.
@@ -31,68 +32,10 @@ enum Backend {
     Cuda(crate::cuda::CudaDevice),
 }
 
-/// The emulator's memory, and the bytes of constant arrays by module and symbol: those of an inner module are last.
-#[derive(Debug, Default)]
-pub(crate) struct Emulated {
-    pub(crate) memory: Memory,
-    constants: BTreeMap<(String, &'static str), Vec<u8>>,
-}
-
-/// The emulator's memory, which its arrays share.
-#[derive(Debug, Default)]
-pub(crate) struct EmulatedMemory(Mutex<Emulated>);
-
-impl EmulatedMemory {
-    /// A launch that panicked leaves it usable.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Emulated> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// A number that no other device of the process has.
 fn next_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-/// The pointers to the arguments of a launch.
-struct Arguments {
-    /// The addresses of arrays, which the pointers refer to.
-    _addresses: Box<[u64]>,
-    pointers: Vec<*const c_void>,
-}
-
-// SAFETY: the threads of the emulator only read through the pointers, and the values that they refer to are borrowed by
-// the launch. A kernel's parameters are values without interior references to the host.
-unsafe impl Sync for Arguments {}
-
-impl Arguments {
-    /// The arguments of a kernel whose arrays are all on the device with this number.
-    fn of<K: Kernel>(kernel: &K, device: u64) -> Result<Self, Error> {
-        let mut all = Vec::new();
-        kernel.arguments(&mut |argument| all.push(argument));
-        let mut addresses = Vec::new();
-        for argument in &all {
-            if let Argument::Array { name, address, device: owner } = *argument {
-                if owner != device {
-                    return Err(Error::ForeignArray { what: K::SYMBOL, name: name.to_owned() });
-                }
-                addresses.push(address);
-            }
-        }
-        let addresses = addresses.into_boxed_slice();
-        let mut arrays = addresses.iter();
-        let pointers = all.iter().map(|argument| match argument {
-            Argument::Array { .. } => (&raw const *arrays.next().expect("one address for each array")).cast(),
-            Argument::Value { value, .. } => *value,
-        });
-        let pointers = pointers.collect();
-        Ok(Self { _addresses: addresses, pointers })
-    }
-
-    fn as_ptr(&self) -> *const *const c_void {
-        self.pointers.as_ptr()
-    }
 }
 
 impl Device {
@@ -144,8 +87,7 @@ impl Device {
         }
     }
 
-    /// Loads the PTX of a crate of kernels, or of a module of it. PTX of the same module that was loaded before is
-    /// replaced.
+    /// Loads the PTX of a crate of kernels, or of a module of it. It replaces PTX of the same module.
     ///
     /// A launch takes the PTX of the innermost module around the kernel. The emulator needs no PTX: the kernels are in
     /// the program.
@@ -163,9 +105,9 @@ impl Device {
         }
     }
 
-    /// Whether [`load`](Self::load) got the PTX of this module, or of one around it. On the emulator always true.
+    /// Whether the PTX of this module, or of one around it, is [loaded](Self::load). Always true on the emulator.
     ///
-    /// The driver compiles PTX when it is loaded. With this function a program loads what it launches.
+    /// The driver compiles PTX when it is loaded. A program can load a module just before its first launch.
     #[must_use]
     pub fn is_loaded(&self, module: &str) -> bool {
         match &self.backend {
@@ -219,8 +161,8 @@ impl Device {
     /// Allocates an array of `length` elements for results. All its bits are ones, which is NaN in `f32` and `f64`.
     ///
     /// The emulator reports a read of an element that nothing has written, and an element that two threads write.
-    /// [`download`](Self::download) then fails if a kernel left an element unwritten. For a kernel that writes a number
-    /// of elements that is not known before, use [`zeros`](Self::zeros).
+    /// [`download`](Self::download) then fails if a kernel left an element unwritten. If a kernel may leave elements
+    /// unwritten, use [`zeros`](Self::zeros).
     ///
     /// # Errors
     /// [`Error::HostMemory`] on the emulator; [`Error::DeviceMemory`], [`Error::Driver`] on a GPU.
@@ -302,8 +244,8 @@ impl Device {
 
     /// Sets a constant array of a crate of kernels, such as one that `constant!` declares.
     ///
-    /// `module` is the [`module`](Ptx::module) of the PTX: the name of the crate, or the path of a module of it. On a GPU
-    /// the PTX must be loaded before. The values fill the array from its start on. The elements behind them stay.
+    /// `module` is the [`module`](Ptx::module) of the PTX: the name of the crate, or the path of a module of it. On a
+    /// GPU the PTX must be loaded before. The values fill the array from its start on. The elements behind them stay.
     ///
     /// # Errors
     /// [`Error::Length`] for more values than the array holds; [`Error::NotLoaded`], [`Error::NoConstant`],
@@ -315,11 +257,7 @@ impl Device {
         }
         match &self.backend {
             Backend::Emulator(_, emulated) => {
-                let mut emulated = emulated.lock();
-                let held = emulated.constants.entry((module.to_owned(), C::SYMBOL)).or_default();
-                let bytes = bytes_of(values);
-                held.resize(held.len().max(bytes.len()), 0);
-                held[..bytes.len()].copy_from_slice(bytes);
+                emulated.lock().set_constant(module, C::SYMBOL, bytes_of(values));
                 Ok(())
             }
             #[cfg(feature = "cuda")]
@@ -371,12 +309,8 @@ impl Device {
         let arguments = Arguments::of(kernel, self.number)?;
         match &self.backend {
             Backend::Emulator(emulator, emulated) => {
-                let Emulated { memory, constants } = &mut *emulated.lock();
-                for ((module, symbol), bytes) in &*constants {
-                    if enclosing(K::MODULE).any(|outer| outer == module) {
-                        memory.set_constant(symbol, bytes);
-                    }
-                }
+                let mut emulated = emulated.lock();
+                let memory = emulated.memory_for(K::MODULE);
                 let arguments = &arguments;
                 // SAFETY: the arguments are those of the kernel, in the emulator's memory. Its conditions hold.
                 let thread = || unsafe { K::call(arguments.as_ptr()) };
@@ -404,8 +338,8 @@ impl Device {
         }
     }
 
-    /// The time in milliseconds that a GPU takes for the kernels that `work` launches. On the emulator that of the
-    /// host, which says nothing about a GPU.
+    /// The time in milliseconds that a GPU takes for the kernels that `work` launches. On the emulator it is the time
+    /// of the host, which says nothing about a GPU.
     ///
     /// # Errors
     /// Those of `work`, [`Error::Driver`].
@@ -476,7 +410,7 @@ impl Device {
     }
 }
 
-/// Fails for another number of values than elements.
+/// Fails if the array has more or fewer elements than there are values.
 fn same_length<T: Scalar>(buffer: &Buffer<T>, values: &[T]) -> Result<(), Error> {
     let (required, found) = (buffer.length, values.len());
     if required == found { Ok(()) } else { Err(Error::Length { name: buffer.name.clone(), required, found }) }
@@ -485,17 +419,4 @@ fn same_length<T: Scalar>(buffer: &Buffer<T>, values: &[T]) -> Result<(), Error>
 fn host_memory(name: &str) -> impl FnOnce(OutOfMemory) -> Error {
     let name = name.to_owned();
     move |error| Error::HostMemory { name, error }
-}
-
-/// The bytes of values.
-fn bytes_of<T: Scalar>(values: &[T]) -> &[u8] {
-    // SAFETY: Scalar is sealed; its types have no padding, so all bytes are initialised.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
-}
-
-/// The bytes of values.
-#[cfg(feature = "cuda")]
-fn bytes_of_mut<T: Scalar>(values: &mut [T]) -> &mut [u8] {
-    // SAFETY: Scalar is sealed; its types have no padding, and every bit pattern is a value.
-    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
 }

@@ -52,9 +52,9 @@
 //! # Names of symbols
 //! The symbol of a kernel in the PTX is the name of its function. So the names of the kernels of one crate differ. Each
 //! crate has PTX of its own, which becomes a module of its own, so kernels of two crates may have one name. A launch
-//! takes the PTX of the crate that the kernel is defined in. A crate with many kernels may have PTX for some of its Rust
-//! modules: [`Ptx::module`] says which, and a launch takes the PTX of the innermost module around the kernel. On the
-//! host a kernel has no symbol of its own.
+//! takes the PTX of the crate that the kernel is defined in. A crate with many kernels may have PTX for some of its
+//! Rust modules: [`Ptx::module`] says which, and a launch takes the PTX of the innermost module around the kernel. On
+//! the host a kernel has no symbol of its own.
 //!
 //! # Order
 //! All work of a device runs in the order of the calls. [`Device::launch`] returns before a GPU has run the kernel;
@@ -64,10 +64,12 @@
 //! [`Device::launch`] is unsafe, because a GPU checks no access of a kernel. The caller must fulfil the conditions in
 //! the kernel's `# Safety` section.
 
+mod arguments;
 mod buffer;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod device;
+mod emulated;
 mod error;
 mod ptx;
 #[cfg(feature = "testing")]

@@ -1,4 +1,4 @@
-//! Launches on the emulator: what is checked, and by which words.
+//! Launches on the emulator: the checks and their messages.
 
 use cuda_launch::{Device, Emulator, Error, Launch, Limits};
 use cuda_std::prelude::*;

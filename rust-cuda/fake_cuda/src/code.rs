@@ -85,14 +85,14 @@ impl Code {
 }
 
 driver_functions! {
-    /// It is not counted and never fails: callers describe a failure with it.
+    /// The call is not counted and never fails, because callers describe a failure with it.
     fn cuGetErrorName(code: u32, text: *mut *const c_char) at PLAIN, |_driver| {
         let (name, _) = Code(code).texts().ok_or(Code::INVALID_VALUE)?;
         // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.
         unsafe { crate::driver::put(text, name.as_ptr()) }
     }
 
-    /// The same as [`cuGetErrorName`], with the description.
+    /// As [`cuGetErrorName`], but with the description.
     fn cuGetErrorString(code: u32, text: *mut *const c_char) at PLAIN, |_driver| {
         let (_, words) = Code(code).texts().ok_or(Code::INVALID_VALUE)?;
         // SAFETY: the pointer is null or valid for a write of its type, by the contract of all driver functions.

@@ -54,7 +54,7 @@ impl State {
     }
 }
 
-/// No context is the current one of this thread any more.
+/// Empties the context stack of this thread.
 pub(crate) fn forget_current() {
     STACK.with_borrow_mut(|stack| stack.clear());
 }

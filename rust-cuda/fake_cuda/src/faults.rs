@@ -61,8 +61,8 @@ impl Fault {
     }
 }
 
-/// Whether a function asks how far the device has come. A program calls it as often as it has nothing better to do, so
-/// the number of a call among all calls would mean another call in each run.
+/// Whether a function asks how far the device has come. The number of such calls differs from run to run. If they
+/// counted, the Nth call of any function would be another one in each run.
 pub(crate) fn is_query(function: &str) -> bool {
     matches!(function, "cuEventQuery" | "cuStreamQuery")
 }

@@ -1,4 +1,4 @@
-//! Graphs from stream capture, or from one node after the other.
+//! Graphs, made by stream capture or node by node.
 
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 
@@ -13,7 +13,7 @@ use crate::work::Work;
 pub(crate) struct Graph {
     pub(crate) context: Handle,
     works: Vec<Work>,
-    /// The last node that was added. None in a graph of a capture.
+    /// The last node that was added. None in a graph that a capture made.
     last: Option<Handle>,
 }
 
@@ -55,7 +55,7 @@ driver_functions! {
         driver.begin_capture(stream, mode)
     }
 
-    /// Null if the capture was invalidated.
+    /// Writes the captured graph, or null if the capture was invalidated.
     fn cuStreamEndCapture(stream: Handle, graph: *mut Handle) at WAITS_OR_FREES, |driver| {
         let stream = driver.stream_handle(stream)?;
         let context = driver.current()?;
@@ -74,8 +74,9 @@ driver_functions! {
         unsafe { put(graph, made) }
     }
 
-    /// The status of the capture, 0 or 1. An error for the legacy default stream while a blocking stream is captured,
-    /// which this does not invalidate.
+    /// 1 if the stream is captured, else 0.
+    ///
+    /// For the legacy default stream the call fails while a blocking stream is captured. The capture stays valid.
     fn cuStreamIsCapturing(stream: Handle, status: *mut c_int) at CONTEXT, |driver| {
         let stream = driver.stream_handle(stream)?;
         if driver.captured_beside(stream)?.is_some() {
@@ -97,7 +98,7 @@ driver_functions! {
         unsafe { put(graph, made) }
     }
 
-    /// The node must come after the last one.
+    /// A graph is a chain: the only dependency of a new node must be the node before it.
     fn cuGraphAddKernelNode(
         node: *mut Handle,
         graph: Handle,

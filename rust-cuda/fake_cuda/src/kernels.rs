@@ -37,7 +37,7 @@ pub(crate) struct Launch {
     task: Task,
 }
 
-/// The number of the area that a kernel writes.
+/// The index of the area that a kernel writes in [`Launch::areas`].
 const RESULT: usize = 1;
 
 /// The kinds of kernels.
@@ -148,7 +148,7 @@ impl Launch {
         areas.map(|(index, (start, bytes))| Access { start, bytes, writes: index == RESULT }).collect()
     }
 
-    /// The areas that the kernel uses: addresses and sizes in bytes. That of the number [`RESULT`] is written.
+    /// The areas that the kernel uses: addresses and sizes in bytes. It writes the area [`RESULT`] alone.
     fn areas(&self) -> Vec<(u64, usize)> {
         match self.task {
             Task::Convolution { entry, source, result, mask, params } => {
@@ -235,37 +235,8 @@ impl State {
         }
         match launch.task {
             Task::Nothing => Ok(()),
-            Task::Copy { from, to, quads } => {
-                let bytes = quads as usize * 16;
-                let from = Window::<f32>::open(self, &mut emulated, "source", from, bytes)?;
-                let to = Window::<f32>::open(self, &mut emulated, "target", to, bytes)?;
-                let (source, target) = (from.global(), to.global_mut());
-                // SAFETY: the emulator checks every access. None reaches memory of this program.
-                let ran = Emulator::new().launch(launch.symbol, &launch.shape, &mut emulated, || unsafe {
-                    copy_quads(source, target, quads)
-                });
-                self.ended(ran.map(|_| ()))?;
-                to.close(self, &emulated)
-            }
-            Task::Array { instance, input, output, taps, params } => {
-                let [from, to] = array_spans(instance, &params);
-                let source = ArrayWindow::open(self, &mut emulated, "input", input, from)?;
-                let result = ArrayWindow::open(self, &mut emulated, "output", output, to)?;
-                let list: Global<u64> = if taps == 0 {
-                    Global::new(std::ptr::null())
-                } else {
-                    // The rest of the block: the launch has no parameter for the length of the list.
-                    Window::<u64>::open(self, &mut emulated, "taps", taps, usize::MAX / 2)?.global()
-                };
-                let first = source.global().offset(from.before as isize);
-                let first_result = result.global_mut().offset(to.before as isize);
-                // SAFETY: the emulator checks every access. None reaches memory of this program.
-                let ran = Emulator::new().launch(launch.symbol, &launch.shape, &mut emulated, || unsafe {
-                    (instance.function)(first, first_result, list, params)
-                });
-                self.ended(ran.map(|_| ()))?;
-                result.close(self, &emulated)
-            }
+            Task::Copy { .. } => self.copy_vectors(launch, &mut emulated),
+            Task::Array { .. } => self.filter_array(launch, &mut emulated),
             Task::Convert { conversion, .. } => match (conversion.pixel, conversion.is_to_planes()) {
                 (PixelType::U8, true) => self.convert::<u8, f32>(launch, &mut emulated),
                 (PixelType::U16, true) => self.convert::<u16, f32>(launch, &mut emulated),
@@ -287,6 +258,44 @@ impl State {
                 }
             },
         }
+    }
+
+    /// Runs a copy of vectors of four `f32`.
+    fn copy_vectors(&mut self, launch: &Launch, emulated: &mut cuda_emulator::Memory) -> Result<(), Code> {
+        let Task::Copy { from, to, quads } = launch.task else { unreachable!("only called for copies") };
+        let bytes = quads as usize * 16;
+        let from = Window::<f32>::open(self, emulated, "source", from, bytes)?;
+        let to = Window::<f32>::open(self, emulated, "target", to, bytes)?;
+        let (source, target) = (from.global(), to.global_mut());
+        // SAFETY: the emulator checks every access. None reaches memory of this program.
+        let ran = Emulator::new()
+            .launch(launch.symbol, &launch.shape, emulated, || unsafe { copy_quads(source, target, quads) });
+        self.ended(ran.map(|_| ()))?;
+        to.close(self, emulated)
+    }
+
+    /// Runs a filter on arrays.
+    fn filter_array(&mut self, launch: &Launch, emulated: &mut cuda_emulator::Memory) -> Result<(), Code> {
+        let Task::Array { instance, input, output, taps, params } = launch.task else {
+            unreachable!("only called for filters on arrays")
+        };
+        let [from, to] = array_spans(instance, &params);
+        let source = ArrayWindow::open(self, emulated, "input", input, from)?;
+        let result = ArrayWindow::open(self, emulated, "output", output, to)?;
+        let list: Global<u64> = if taps == 0 {
+            Global::new(std::ptr::null())
+        } else {
+            // The window ends with the block of memory, because the launch has no parameter for the length of the list.
+            Window::<u64>::open(self, emulated, "taps", taps, usize::MAX / 2)?.global()
+        };
+        let first = source.global().offset(from.before as isize);
+        let first_result = result.global_mut().offset(to.before as isize);
+        // SAFETY: the emulator checks every access. None reaches memory of this program.
+        let ran = Emulator::new().launch(launch.symbol, &launch.shape, emulated, || unsafe {
+            (instance.function)(first, first_result, list, params)
+        });
+        self.ended(ran.map(|_| ()))?;
+        result.close(self, emulated)
     }
 
     /// Runs a conversion from values of type `S` to values of type `D`.
@@ -319,7 +328,7 @@ impl State {
         let of_planes = planes_of_proof(conversion, params);
         let planes = Window::<f32>::open(self, emulated, "planes", planes, of_planes)?.global();
         let source = Window::<T>::open(self, emulated, "source", source, bytes(params.convolution.src_pitch))?;
-        // The rest of the block of the mask: the launch has no parameter for its length.
+        // The window ends with the block of memory, because the launch has no parameter for the length of the mask.
         let mask = Window::<f32>::open(self, emulated, "mask", mask, usize::MAX / 2)?.global();
         let to = Window::<T>::open(self, emulated, "result", result, bytes(params.convolution.dst_pitch))?;
         let (source, result) = (source.global().cast(), to.global_mut().cast());
@@ -341,7 +350,7 @@ impl State {
         let coefficients: Global<f32> = if entry.variant.reads_constant_memory() {
             Global::new(std::ptr::without_provenance(mask as usize))
         } else {
-            // The rest of the block of the mask: the launch has no parameter for its length.
+            // The window ends with the block of memory, because the launch has no parameter for the length of the mask.
             Window::<f32>::open(self, emulated, "mask", mask, usize::MAX / 2)?.global()
         };
         let to = Window::<R>::open(self, emulated, "result", result, result_bytes)?;

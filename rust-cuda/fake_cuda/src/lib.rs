@@ -22,11 +22,11 @@
 //! # Unlike the real driver
 //! * Device addresses lie beyond the address space of the host. A host pointer is never taken for a device pointer.
 //! * Work starts as late as possible: when a thread waits for it, or when its delay is over. Nothing overlaps.
-//! * Work in the legacy default stream and work in a non-blocking stream that use the same memory, and that nothing
-//!   orders, are reported if they run in another order than that of their calls.
+//! * Nothing orders work in the legacy default stream and work in a non-blocking stream. If two such work items use the
+//!   same memory and run in another order than that of their calls, they are reported.
 //! * Kernels run in [`cuda_emulator`]. Only the declarations of the PTX are read. `fma_rate`, which writes nothing,
-//!   does not run. Other kernels than those of [`kernels_gpu::registry`] run if a test has added them, see the module
-//!   `foreign`; otherwise they are refused.
+//!   does not run. The driver knows the kernels of [`kernels_gpu::registry`] and those that a test has added (module
+//!   `foreign`). It refuses all others.
 //! * A synchronising call that fails on request waits first. A call that frees or destroys does so first.
 //! * Once the device is lost even `cuCtxSetCurrent` fails.
 //!

@@ -39,7 +39,7 @@ impl Stream {
 }
 
 impl State {
-    /// The work of other streams that new work of a stream comes after by the streams' flags.
+    /// The work of other streams that must run before new work of a stream, because of the streams' flags.
     pub(crate) fn implicit_order(&self, stream: Handle) -> Outcome<Vec<(Handle, u64)>> {
         let target = self.streams.get(stream)?;
         let others = self.streams.iter().filter(|(handle, other)| *handle != stream && target.is_ordered_with(other));
@@ -69,10 +69,11 @@ impl State {
         Err(Failure::misuse(Code::STREAM_CAPTURE_IMPLICIT, text))
     }
 
-    /// Reports work that uses the same memory as pending work of an earlier call, where one of the two is in the legacy
-    /// default stream and the other one in a non-blocking stream. One of them writes the memory.
+    /// Reports `operation`, which runs now, if it conflicts with pending work of an earlier call that nothing orders
+    /// before it.
     ///
-    /// `operation` runs now, before the earlier work, so nothing orders the two.
+    /// Two work items conflict if they use the same memory and one of them writes it. Nothing orders work in the legacy
+    /// default stream and work in a non-blocking stream.
     pub(crate) fn report_unordered(&mut self, handle: Handle, operation: &Operation) {
         let Ok(stream) = self.streams.get(handle) else { return };
         let accesses = operation.work.accesses();

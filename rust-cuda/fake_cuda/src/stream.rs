@@ -64,7 +64,7 @@ pub(crate) struct Capture {
 pub(crate) enum CaptureMode {
     /// `CU_STREAM_CAPTURE_MODE_GLOBAL`: all.
     Global,
-    /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: the one that captures.
+    /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`: the thread that captures.
     ThreadLocal,
     /// `CU_STREAM_CAPTURE_MODE_RELAXED`: none.
     Relaxed,

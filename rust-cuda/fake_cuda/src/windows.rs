@@ -1,6 +1,6 @@
 //! Device memory as arrays of the emulator.
 
-use cuda_emulator::Buffer;
+use cuda_emulator::{Buffer, bytes_of};
 use kernels_gpu::cuda_std::{Global, GlobalMut, Scalar};
 use kernels_gpu::ndimage::Instance;
 use kernels_gpu::ndimage::element::ResultKind;
@@ -54,7 +54,7 @@ pub(crate) fn array_spans(instance: &Instance, params: &ArrayParams) -> [ArraySp
     ]
 }
 
-/// A window on an array, of unsigned integers as large as its elements.
+/// A window on an array. Its elements are unsigned integers of the size of the array's elements.
 pub(crate) enum ArrayWindow {
     Bits8(Window<u8>),
     Bits16(Window<u16>),
@@ -120,12 +120,6 @@ pub(crate) struct Window<T> {
     lead: usize,
     before: Vec<T>,
     buffer: Buffer<T>,
-}
-
-/// The bytes of values.
-fn bytes_of<T: Scalar>(values: &[T]) -> &[u8] {
-    // SAFETY: Scalar is sealed; its types have no padding, so all bytes are initialised.
-    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
 impl<T: Scalar> Window<T> {

@@ -123,16 +123,17 @@ fn means_are_the_sums_over_the_size() {
 /// Three elements under a window that takes terabytes.
 #[test]
 fn a_window_may_not_fit_memory() {
-    let (values, mut result) = ([1.0_f64, 2.0, 3.0], [0.0; 3]);
+    let values = [1.0_f64, 2.0, 3.0];
     let lines = |axis| Lines { axis, origin: 0, border: BorderMode::Reflect, value: 0.0 };
     for size in [1 << 36, 1 << 40] {
+        let mut results = [[0.0_f64; 3]; 3];
         let input = || Input::new(&values, &[3, 1]).unwrap();
-        let mut output = || Output::new(&mut result, &[3, 1]).unwrap();
+        let [first, second, third] = results.each_mut().map(|result| Output::new(result, &[3, 1]).unwrap());
         let filter = |axis| AxisFilter { along: Along::Mean(size), lines: lines(axis) };
         for done in [
-            uniform1d(input(), output(), size, &lines(0)),
-            filter_axes(input(), output(), &[filter(0), filter(1)], Sums::F64),
-            window_means(input(), output(), [size, 3], &[lines(0), lines(1)]),
+            uniform1d(input(), first, size, &lines(0)),
+            filter_axes(input(), second, &[filter(0), filter(1)], Sums::F64),
+            window_means(input(), third, [size, 3], &[lines(0), lines(1)]),
         ] {
             assert!(matches!(done, Err(Error::HostMemory { .. })), "{done:?}");
         }

@@ -21,8 +21,8 @@ struct Method {
     reason: String,
 }
 
-/// The methods to measure. The exact one is the first, because its bits are those that others are compared with. The
-/// choice is the last: who keeps one row for each mask keeps that one. One method for both is measured once.
+/// The methods to measure. The exact one comes first, because others are compared with its bits. The choice comes last,
+/// because programs that keep one row for each mask keep the last one. If both are one method, it is measured once.
 fn methods(exact: Method, choice: Method) -> Vec<Method> {
     let is_other = choice.class != Accuracy::Exact || choice.variant != exact.variant;
     let other = is_other.then_some(choice);

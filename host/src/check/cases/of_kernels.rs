@@ -7,8 +7,10 @@ use kernels_gpu::registry::{Entry, Grid, MaskForm, MaskSize, entries};
 use super::{BORDERS, Case, Content};
 use faltung::{Border, Operation, PixelFormat, PixelType};
 
-/// Images on either side of the tile boundaries of the variants with wide tiles, and some so wide that there are blocks
-/// without an edge; with all masks that those are made for, and others. Each mask is separable once and once not.
+/// Cases for variants with wide tiles.
+///
+/// The images lie on either side of the tile boundaries. Some are so wide that there are blocks without an edge. The
+/// masks are all that these variants are made for, and others. Each is separable twice, and twice not.
 pub(super) fn wide(seed: u64) -> Vec<Case> {
     const IMAGES: [(usize, usize); 10] =
         [(128, 8), (251, 33), (129, 23), (257, 31), (127, 9), (252, 7), (255, 32), (516, 40), (253, 1), (256, 16)];
@@ -16,7 +18,7 @@ pub(super) fn wide(seed: u64) -> Vec<Case> {
     let masks = odd.chain([(8, 6), (31, 31), (7, 12), (2, 33), (40, 1)]);
     let four_times = masks.flat_map(|mask| [(mask, false), (mask, true), (mask, false), (mask, true)]).enumerate();
     let case = |(turn, (mask, separable)): (usize, ((usize, usize), bool))| Case {
-        // The second two of a mask are those without an edge on every side.
+        // The last two images of a mask have blocks without an edge.
         image: if turn % 4 < 2 { IMAGES[turn % IMAGES.len()] } else { (1028 + turn % 3, 24 + turn % 17) },
         mask,
         border: BORDERS[turn % BORDERS.len()],
@@ -31,8 +33,10 @@ pub(super) fn wide(seed: u64) -> Vec<Case> {
     four_times.map(case).collect()
 }
 
-/// The same for the square masks from 16 x 16 on for which a sliding window has kernels: strips with rows that have all
-/// of their sums; the last block of a row in its place, moved to the left, and with columns that are not aligned.
+/// Cases for sliding windows with square masks from 16 x 16 on.
+///
+/// The strips have rows that get all of their sums. The last block of a row is in its place, moved to the left, or has
+/// columns that are not aligned.
 pub(super) fn large_squares(seed: u64) -> Vec<Case> {
     const WIDTHS: [usize; 3] = [516, 513, 512];
     let of_windows = |entry: &&Entry| entry.side() >= 16 && entry.is_plane() && entry.variant.is_exact();
@@ -52,8 +56,7 @@ pub(super) fn large_squares(seed: u64) -> Vec<Case> {
     };
     let sides: Vec<_> = sides.collect();
     let mut cases: Vec<_> = sides.iter().copied().enumerate().map(case).collect();
-    // Low images in strips of 7 and 8 rows, of which the first rows of a mask lie above the image, or the last ones
-    // below, whole passes of them.
+    // Low images have strips of 7 and 8 rows. Whole passes over rows of the mask lie above or below the image.
     const HEIGHTS: [usize; 5] = [7, 13, 20, 28, 35];
     let low =
         sides.iter().filter(|&&side| side > 21).flat_map(|&side| HEIGHTS.map(|height| (side, height))).enumerate();
@@ -67,7 +70,7 @@ pub(super) fn large_squares(seed: u64) -> Vec<Case> {
     cases
 }
 
-/// Masks of the sizes that kernels of one `f32` a pixel are made for and that no other case has, on images a little
+/// Cases for kernels of one `f32` a pixel, with the sizes of masks that no other case has. The images are a little
 /// larger than a tile of the kernel.
 pub(super) fn other_sizes(seed: u64) -> Vec<Case> {
     /// Width and height of a mask, and whether it is separable.
@@ -77,7 +80,7 @@ pub(super) fn other_sizes(seed: u64) -> Vec<Case> {
         let separable = matches!(spec.mask_form, MaskForm::Factors(_));
         let tile = (entry.outputs(entry.example_mask()).0 as usize).max(128);
         match entry.mask {
-            // The odd sides up to 21 are those of other cases; with a separable mask, too.
+            // Other cases have the odd sides up to 21, with separable masks, too.
             MaskSize::Square(side @ (8 | 10 | 12 | 14 | 17..)) => Some((((side, side), separable), tile)),
             MaskSize::Class(class) => Some((((spec.mask_class?.example)(class), separable), tile)),
             MaskSize::Any | MaskSize::Square(_) => None,
@@ -85,7 +88,7 @@ pub(super) fn other_sizes(seed: u64) -> Vec<Case> {
     });
     let masks: BTreeSet<_> = masks.collect();
     let case = |(number, (((width, height), separable), tile)): (usize, (Kind, usize))| Case {
-        // The largest masks take every variant long.
+        // The largest masks have small images, because every variant takes long for them.
         image: if width < 60 { (tile + 1 + number % 5, 35 + number % 3) } else { (24, 20) },
         mask: (width as usize, height as usize),
         border: BORDERS[number % BORDERS.len()],
@@ -100,9 +103,10 @@ pub(super) fn other_sizes(seed: u64) -> Vec<Case> {
     masks.into_iter().enumerate().map(case).collect()
 }
 
-/// The same for images of other values than one `f32`, whose kernels have tiles of 128 and 256 of them: of each type,
-/// side of a mask and number of channels two that have blocks without an edge, in strips that have rows with all of
-/// their sums, and three small ones.
+/// Cases for images of other values than one `f32`, whose kernels have tiles of 128 and 256 values.
+///
+/// Each type, side of a mask and number of channels has five images. Two have blocks without an edge, and strips with
+/// rows that get all of their sums. Three are small.
 pub(super) fn wide_values(seed: u64) -> Vec<Case> {
     const WIDTHS: [usize; 7] = [251, 256, 257, 5, 515, 129, 258];
     const BORDERS: [Border; 7] = [
@@ -128,7 +132,8 @@ pub(super) fn wide_values(seed: u64) -> Vec<Case> {
                 (WIDTHS[number % WIDTHS.len()].div_ceil(channels), 5 * number % 29 + 1)
             },
             mask: (side, side),
-            // A step of 5 cases from kind to kind, and of 1 within: 7 borders meet all.
+            // From kind to kind there are 5 cases. 5 and 7 have no common divisor, so each of the 7 borders meets each
+            // kind.
             border: BORDERS[number % BORDERS.len()],
             operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
             anchor: match turn {
@@ -146,8 +151,10 @@ pub(super) fn wide_values(seed: u64) -> Vec<Case> {
     turns.map(case).collect()
 }
 
-/// The same for the tensor cores, which compute 64 rows of 128 values at a time: the masks that they have kernels for,
-/// and others; scaled so that the results are spread over the range of bytes, and few of them uncertain.
+/// Cases for bytes in the tensor cores, which compute 64 rows of 128 values at a time.
+///
+/// The masks are those that there are kernels for, and others. The scale spreads the results over the range of bytes
+/// and leaves few of them uncertain.
 pub(super) fn tensor_bytes(seed: u64) -> Vec<Case> {
     /// Columns and rows of a mask, and channels.
     type Kind = ((usize, usize), usize);
@@ -189,8 +196,10 @@ pub(super) fn tensor_bytes(seed: u64) -> Vec<Case> {
     turns.map(case).collect()
 }
 
-/// The same for the kernels for separable masks of interleaved channels: of each type, number of channels and class of
-/// masks one image with a block without an edge, convolved and correlated, one that ends near a block, and a small one.
+/// Cases for separable masks of interleaved channels.
+///
+/// Each type, number of channels and class of masks has three images. The first has a block without an edge, and is
+/// convolved and correlated. The second ends near a block. The third is small.
 pub(super) fn interleaved(seed: u64) -> Vec<Case> {
     const COLUMNS: [usize; 7] = [3, 1, 16, 9, 2, 17, 5];
     const BORDERS: [Border; 6] =
@@ -235,8 +244,9 @@ pub(super) fn interleaved(seed: u64) -> Vec<Case> {
     turns.map(case).collect()
 }
 
-/// The same for `f32` and separable masks. The tensor cores compute 16 or 32 rows of 192 to 384 values at a time. The
-/// masks are long in one direction, so that all variants can be compared.
+/// Cases for `f32` and separable masks in the tensor cores, which compute 16 or 32 rows of 192 to 384 values at a time.
+///
+/// The masks are long in one direction, so that all variants can be compared.
 pub(super) fn tensor_planes(seed: u64) -> Vec<Case> {
     const MASKS: [(usize, usize); 8] = [(5, 63), (62, 3), (3, 127), (126, 2), (65, 4), (2, 66), (33, 6), (3, 49)];
     const IMAGES: [(usize, usize); 5] = [(520, 40), (193, 17), (400, 65), (127, 33), (9, 80)];
@@ -268,9 +278,10 @@ pub(super) fn tensor_planes(seed: u64) -> Vec<Case> {
 /// Columns and rows.
 type Sides = (usize, usize);
 
-/// The same for Fourier transforms of tiles: two tiles side by side, and what is left. Half of the images are so light
-/// that the transforms prove their results; of the others most are computed again. Masks of more than 64 columns or
-/// rows have several parts.
+/// Cases for Fourier transforms of tiles, which compute two tiles side by side.
+///
+/// The transforms prove the results of half of the images, because these are light. Most results of the other images
+/// are computed again. Masks of more than 64 columns or rows have several parts.
 pub(super) fn transforms(seed: u64) -> Vec<Case> {
     const MASKS: [(usize, usize); 6] = [(13, 13), (31, 31), (64, 64), (64, 5), (7, 63), (70, 66)];
     const AROUND: [isize; 3] = [-1, 0, 1];
@@ -313,8 +324,9 @@ pub(super) fn transforms(seed: u64) -> Vec<Case> {
     planes.chain(channels).filter(|case| products(case) <= 41_000_000).collect()
 }
 
-/// The same for transforms of larger tiles: images that end in the first tile, at its end and behind it. In the
-/// emulator a pair of tiles takes a second, so there are few.
+/// Cases for transforms of larger tiles: the images end in the first tile, at its end and behind it.
+///
+/// There are few cases, because a pair of tiles takes a second in the emulator.
 pub(super) fn long_transforms(seed: u64) -> Vec<Case> {
     const KINDS: [(Sides, Sides); 6] = [
         ((512, 2), (1030, 15)),
@@ -360,8 +372,9 @@ pub(super) fn long_transforms(seed: u64) -> Vec<Case> {
     twice.map(case).chain(interleaved).chain(of_bytes).collect()
 }
 
-/// The same for integers of planes, with a proof, on images of about 64 and 128 columns. The results are spread over
-/// the range of the type. Words can be proven for small masks only.
+/// Cases for integers of planes, with a proof, on images of about 64 and 128 columns.
+///
+/// The results are spread over the range of the type. Words can be proven for small masks only.
 pub(super) fn integers(seed: u64) -> Vec<Case> {
     type Turn = ((PixelType, Sides), usize, bool);
     const OF_BYTES: [(usize, usize); 6] = [(5, 5), (9, 14), (15, 15), (31, 31), (63, 63), (64, 3)];

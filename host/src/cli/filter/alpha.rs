@@ -8,10 +8,10 @@
 //!   integers not above the greatest;
 //! - the colour is `sum(M * c * a) / A`, then scaled and offset; where A is 0 or less, it is 0.
 //!
-//! Where all of a window is opaque, A is 1 and the colour is `sum(M * c)`, bit by bit: S is summed as the device sums.
-//! What lies outside of a picture by a constant border is opaque. Negative coefficients need no rule of their own: they
-//! pull A up or down, and the colour is divided by A before it is limited. What can't be seen (a = 0) takes no part, be
-//! it NaN.
+//! S is summed as the device sums. So where all pixels of a window are opaque, A is exactly 1, and the colour is
+//! bit-exact with `sum(M * c)`. A constant border is opaque. Negative coefficients need no rule of their own: they make
+//! A greater or smaller, and the colour is divided by A before it is limited. A pixel with a = 0 takes no part, even if
+//! its colour is NaN.
 
 use faltung::{Image, Pixel, PixelType, white};
 use rayon::prelude::*;
@@ -19,11 +19,11 @@ use rayon::prelude::*;
 /// The treatment of alpha.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Alpha {
-    /// Colours are weighted by it.
+    /// Colours are weighted by alpha.
     Weighted,
-    /// It stays, and colours are filtered without it.
+    /// Alpha stays, and colours are filtered without it.
     Keep,
-    /// It is filtered as the colours are.
+    /// Alpha is filtered like a colour.
     Plain,
 }
 

@@ -28,8 +28,7 @@ pub(in crate::cli) struct Args {
     pub(super) output: PathBuf,
 
     /// convolve turns the mask by 180°, as scipy.ndimage.convolve does; correlate does not, as OpenCV's filter2D. This
-    /// is for
-    /// --mask and --kernel: masks by name (--sobel, --emboss …) do the same with both
+    /// is for --mask and --kernel: masks by name (--sobel, --emboss …) do the same with both
     #[arg(
         long, value_name = "OP", default_value = "convolve",
         value_parser = operation(), hide_possible_values = false
@@ -106,8 +105,8 @@ pub(in crate::cli) struct Args {
 
     /// Filter in linear light. Values are taken as sRGB's, on the scale of the file's type (0 to 255, 65535 or 1),
     /// whatever an ICC profile says; a note says so. They are decoded first and encoded last: --scale, --offset and the
-    /// threshold of
-    /// --unsharp count in linear light, on the same scale. Alpha is not decoded. OpenEXR is linear light as it is
+    /// threshold of --unsharp count in linear light, on the same scale. Alpha is not decoded. OpenEXR is linear light
+    /// as it is
     #[arg(long)]
     pub(super) linear: bool,
 
@@ -177,7 +176,7 @@ fn alpha() -> impl TypedValueParser<Value = Alpha> {
     })
 }
 
-/// What `--variant` asks for.
+/// The value of `--variant`.
 #[derive(Clone, Copy)]
 enum VariantArg {
     /// A variant, or any.

@@ -11,9 +11,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 pub(super) struct Share<'a> {
     /// The chunks to be done.
     pub(super) chunks: Vec<usize>,
-    /// How many existed.
+    /// The number of chunks that existed already.
     pub(super) kept: usize,
-    /// What a chunk is called.
+    /// The name of a chunk in messages.
     pub(super) name: &'a dyn Fn(usize) -> String,
 }
 
@@ -31,7 +31,7 @@ impl Share<'_> {
         )
     }
 
-    /// How many chunks are missing. If `can_resume`, the others are kept, and those are listed.
+    /// A line on the missing chunks. If `can_resume`, the others are kept, and the line lists the missing ones.
     pub(super) fn missing(&self, chunks: &[usize], can_resume: bool) -> String {
         /// Names in one message.
         const MOST: usize = 1000;
@@ -75,7 +75,7 @@ impl<'a> ChunkProgress<'a> {
         self.bar.set_message(format!("{}; {}", Amount(counts.pixels as f64, "pixels"), Rates(&counts)));
     }
 
-    /// Does some work, and shows the counters meanwhile.
+    /// Calls `work`, and shows the counters meanwhile.
     pub(super) fn while_it_is_shown<R>(&self, work: impl FnOnce() -> R) -> R {
         let is_done = AtomicBool::new(self.bar.is_hidden());
         /// Ends the other thread, after a panic too.
@@ -100,7 +100,7 @@ impl<'a> ChunkProgress<'a> {
     }
 }
 
-/// Amounts, and rates of each stage while a thread works at it: the slowest one limits the run.
+/// The amount of each stage, and its rate while a thread works at it. The slowest stage limits the run.
 struct Rates<'a>(&'a Counts);
 
 impl fmt::Display for Rates<'_> {

@@ -18,21 +18,21 @@ use super::compute::{Compute, Work};
 use super::steps::Steps;
 use super::{OrUsage, Outcome, interrupt, output};
 
-/// Whether these arguments are for this way of filtering.
+/// Whether the arguments ask for chunks, or the image needs them.
 pub(super) fn is_wanted(args: &Args, steps: &Steps) -> bool {
     let is_asked_for = args.memory.is_some() || args.part.is_some() || args.chunk.is_some();
     is_asked_for || is_zarr(&args.output) || args.inputs.iter().any(is_zarr) || exceeds_memory(args, steps)
 }
 
-/// Whether one picture would take more than there is, and can be filtered in chunks.
+/// Whether a single picture takes more than the free memory, and can be filtered in chunks.
 fn exceeds_memory(args: &Args, steps: &Steps) -> bool {
     let [input] = &args.inputs[..] else { return false };
-    let can = OpenedSource::is_readable(input) && is_file(&args.output) && check(args, steps).is_ok();
+    let can = OpenedSource::is_readable(input) && is_single_file(&args.output) && check(args, steps).is_ok();
     can && memory::free().is_some_and(|free| files::decoded_bytes(input) > free)
 }
 
-/// Whether a file is one that is written in place.
-fn is_file(path: &Path) -> bool {
+/// Whether the path names a single file (`.npy`, TIFF) that can be written in chunks.
+fn is_single_file(path: &Path) -> bool {
     let is_npy = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("npy"));
     is_npy || is_tiff(path)
 }
@@ -77,7 +77,11 @@ fn check<'a>(args: &Args, steps: &'a Steps) -> Result<&'a Filter> {
     ensure!(args.variant().named().is_none(), "--variant NAME is not for images that are filtered in chunks");
     let output = &args.output;
     ensure!(!(is_zarr(output) && output.is_file()), "{}: is a file, and a Zarr array is a folder", escaped(output));
-    ensure!(is_zarr(output) || is_file(output), "{}: .zarr, .npy and .tif are written in chunks", escaped(output));
+    ensure!(
+        is_zarr(output) || is_single_file(output),
+        "{}: .zarr, .npy and .tif are written in chunks",
+        escaped(output)
+    );
     ensure!(
         args.part.is_none() || is_zarr(output),
         "--part: {}: several processes can't share one file: .zarr is needed",
@@ -95,7 +99,7 @@ fn check<'a>(args: &Args, steps: &'a Steps) -> Result<&'a Filter> {
     Ok(&steps.filters[0])
 }
 
-/// An image to be filtered, and what of it.
+/// An image to be filtered in chunks.
 struct Job<'a> {
     args: &'a Args,
     filter: &'a Filter,
@@ -122,7 +126,7 @@ impl Job<'_> {
         let of_share = share.len();
         self.check_count(of_share)?;
         let devices = self.devices()?;
-        // Before anything is removed or made.
+        // This may fail, so it comes before anything is removed or made.
         self.check_memory::<T, U>(&devices, grid, &sink)?;
         if *overwrite && output.exists() {
             ZarrSink::remove(output)?;
@@ -148,7 +152,7 @@ impl Job<'_> {
 
     /// Checks that the numbers of the chunks fit into memory.
     fn check_count(&self, chunks: usize) -> Result<()> {
-        /// They take 8 bytes each, in a few lists.
+        /// A number takes 8 bytes in each of a few lists.
         const MOST: usize = 1 << 24;
         let output = escaped(&self.args.output);
         ensure!(
@@ -177,14 +181,14 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// To a file that is written in place under a temporary name.
+    /// Filters to a single file, whose blocks are written in place. It has a temporary name until it is complete.
     fn to_file<T: Value, U: Value>(&self) -> Result<Outcome> {
         let Args { output, skip_existing, .. } = self.args;
         if *skip_existing && output.is_file() {
             self.say(format_args!("1 result existed and is kept"));
             return Ok(Outcome::Done);
         }
-        // Before the work.
+        // This may fail, so it comes before the work.
         files::check_writable(output, self.args.existing())?;
         let devices = self.devices()?;
         let mut outcome = None;
@@ -246,7 +250,7 @@ impl Job<'_> {
         let budget = self.budget(devices) / (cores + 2) as u64;
         let mask_height = self.filter.mask()?.height();
         let row = width * self.result.pixel_bytes().max(self.info.pixel_bytes());
-        // Enough blocks that reading, computing and writing overlap.
+        // There are enough blocks that reading, computing and writing overlap.
         let several = height.div_ceil(4 * (cores + 2)).max(2 * mask_height);
         let (mut columns, mut rows) = (width, (MOST / row).min(several).clamp(1, height));
         loop {
@@ -265,7 +269,7 @@ impl Job<'_> {
         }
     }
 
-    /// The devices, within their limit of memory.
+    /// Opens the devices, and prints the notes before the work.
     fn devices(&self) -> Result<Vec<Device>> {
         let args = self.args;
         let devices = args.open_devices()?;
@@ -324,7 +328,7 @@ impl Job<'_> {
         let chunked = ChunkedFilter::new(self.filter.clone(), grid, self.info.channels);
         let own = own_memory(devices);
         let (budget, needed) = (self.limit().saturating_sub(own), chunked.bytes_of_a_chunk(source, sink)?);
-        // Parts under the halos of several chunks are worth less than a second and a third chunk under way.
+        // Decoded parts are kept for the halos of several chunks, unless that leaves memory for fewer than four chunks.
         let kept = if budget / 4 >= needed { budget / 4 } else { 0 };
         self.source.keep_decoded(kept);
         let chunked = chunked.memory(budget - kept);
@@ -339,7 +343,7 @@ impl Job<'_> {
         };
         let report = progress.while_it_is_shown(|| {
             let first = run(devices, &share.chunks)?;
-            // `auto` goes on on the CPU, as it does with pictures.
+            // With `auto` the CPU continues, as it does with pictures.
             let is_left = !first.is_complete() && first.lost_devices.len() == devices.len();
             if !(is_left && self.args.device.is_auto()) {
                 return Ok::<_, anyhow::Error>(first);
@@ -360,7 +364,7 @@ impl Job<'_> {
         Ok(self.conclude(&report, share, &counters, start))
     }
 
-    /// Says how the run ended.
+    /// Prints how the run ended.
     fn conclude(&self, report: &Report, share: &Share<'_>, counters: &Progress, start: Instant) -> Outcome {
         for failure in &report.failed {
             let what = match failure.stage {
@@ -384,14 +388,14 @@ impl Job<'_> {
         Outcome::SomeFailed
     }
 
-    /// Names what the result lacks of the input's file.
+    /// Prints a note on what the result lacks of the input's file.
     fn note_lost(&self) {
         let input = escaped(&self.args.inputs[0]);
         let Some(metadata) = self.source.metadata() else { return };
         if let Some(more) = files::left_out(&self.args.inputs[0]) {
             self.say(format_args!("note: {input}: {more}"));
         }
-        // Zarr arrays hold as little of it as `.npy` does.
+        // Zarr arrays hold as little metadata as `.npy`.
         let format = if is_tiff(&self.args.output) { Format::Tiff } else { Format::Npy };
         let lost: Vec<_> = metadata.lost_in(format).into_iter().collect();
         if !lost.is_empty() {
@@ -427,7 +431,7 @@ fn own_memory(devices: &[Device]) -> u64 {
 
 /// An error of the library, with a hint. `own` is what the program itself takes.
 fn explain(error: faltung::Error, own: u64) -> anyhow::Error {
-    /// What the program itself may take more in the next run.
+    /// The program itself may take this much more in the next run.
     const SPREAD: u64 = 1 << 20;
     let faltung::Error::HostMemory { needed, .. } = error else { return error.into() };
     let least = (needed + u128::from(own + SPREAD)).div_ceil(1 << 20);

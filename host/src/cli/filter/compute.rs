@@ -1,4 +1,4 @@
-//! The one place where `host filter` meets the device: values in, values out.
+//! Runs the convolutions of `host filter` on a device, and estimates their times.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ use super::trial::{LONG_ENOUGH, trial};
 /// One convolution of a picture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Task {
-    /// Which of the filters.
+    /// The index of the filter.
     pub(super) filter: usize,
-    /// What lies outside, whatever the filter says.
+    /// The border. It replaces that of the filter.
     pub(super) border: Border,
     /// Whether the sums are exact, whatever accuracy the filter asks for.
     pub(super) exact: bool,
@@ -23,7 +23,7 @@ pub(super) struct Task {
     pub(super) sums: bool,
 }
 
-/// What a convolution is made ready for.
+/// What a convolution is prepared for.
 #[derive(Clone, Copy, Debug)]
 struct Key {
     task: Task,
@@ -33,7 +33,7 @@ struct Key {
 }
 
 impl Key {
-    /// Whether one convolution serves both. A border of NaN is the same as itself.
+    /// Whether one convolution serves both keys. A border of NaN equals itself.
     fn is_same(&self, other: &Self) -> bool {
         let Self { task: Task { filter, border, exact, sums }, width, height, format } = *self;
         border.is_same(other.task.border)
@@ -42,7 +42,7 @@ impl Key {
     }
 }
 
-/// Sizes of pictures whose convolutions are kept ready. Those of one batch mostly have one or two: landscape and
+/// Prepared convolutions are kept for this many sizes of pictures. Most batches have one or two: landscape and
 /// portrait.
 const MOST_SIZES: usize = 4;
 
@@ -51,26 +51,26 @@ pub(super) struct Compute<'device> {
     device: &'device Device,
     filters: &'device [Filter],
     variant: VariantChoice,
-    /// What ran last comes last.
+    /// The prepared convolutions. The one that ran last comes last.
     ready: Vec<(Key, Prepared)>,
-    /// Seconds for each value with each of the filters, once measured.
+    /// For each filter the seconds that a value takes. None until they are measured.
     paces: Vec<Option<f64>>,
-    /// What is to be said of the convolution that was made ready last.
+    /// A note for the user about the convolution that was prepared last.
     note: Option<String>,
-    /// Those that compute in the place of the device should that be lost, in this order.
+    /// The devices that replace this one if it is lost, in this order.
     replacements: VecDeque<&'device Device>,
-    /// Why the device was given up.
+    /// The error that ended the device before this one.
     lost: Option<Error>,
 }
 
 impl<'device> Compute<'device> {
-    /// Fails for what is wrong with the variant on this device whatever the picture.
+    /// Fails if the device can't run the variant on any picture.
     pub(super) fn new(
         device: &'device Device,
         filters: &'device [Filter],
         variant: VariantChoice,
     ) -> faltung::Result<Self> {
-        // What a variant refuses else depends on the picture's values and channels.
+        // Other errors depend on the values and the channels of a picture.
         for filter in filters {
             if let Err(error @ Error::NeedsGpu { .. }) = device.plan(&Problem::new(1, 1, filter)?, variant) {
                 return Err(error);
@@ -81,8 +81,8 @@ impl<'device> Compute<'device> {
         Ok(Self { device, filters, variant, ready, paces, note: None, replacements, lost: None })
     }
 
-    /// Has the first of these devices compute all that is left should the device be lost, and the next one should that
-    /// be lost. A variant that was asked for by name keeps the device.
+    /// Sets the devices that replace this one if it is lost, one after the other. With a variant that was asked for by
+    /// name there is no replacement.
     pub(super) fn replaced_by(self, devices: impl IntoIterator<Item = &'device Device>) -> Self {
         if self.variant.named().is_some() {
             return self;
@@ -90,12 +90,12 @@ impl<'device> Compute<'device> {
         Self { replacements: devices.into_iter().collect(), ..self }
     }
 
-    /// Why a device was given up, once, and the device that computes in its place.
+    /// The error of a device that was lost, and the device that replaces it. Each loss is returned once.
     pub(super) fn take_loss(&mut self) -> Option<(Error, &'device Device)> {
         self.lost.take().map(|error| (error, self.device))
     }
 
-    /// The image, filtered: on the device, or on its next replacement once that is lost.
+    /// Filters an image on the device. If that is lost, filters it on the next replacement.
     pub(super) fn run<T: Pixel, U: Pixel>(&mut self, task: Task, image: &Image<T>) -> faltung::Result<Image<U>> {
         loop {
             let error = match self.run_on_device(task, image) {
@@ -126,15 +126,15 @@ impl<'device> Compute<'device> {
         Ok(result)
     }
 
-    /// What ran last.
+    /// The problem of the convolution that ran last.
     ///
     /// # Panics
-    /// If nothing did.
+    /// If none has run.
     pub(super) fn problem(&self) -> &Problem {
         self.ready.last().expect("something ran").1.problem()
     }
 
-    /// The convolution for pictures of this kind, from those that are ready, or made so.
+    /// The convolution for pictures of this kind. It is prepared if it is not there yet.
     fn ready(&mut self, key: Key) -> faltung::Result<&Prepared> {
         let found = self.ready.iter().position(|(ready, _)| ready.is_same(&key));
         let last = match found {
@@ -155,7 +155,7 @@ impl<'device> Compute<'device> {
         if task.sums {
             filter = filter.scale(1.0).offset(0.0);
         }
-        // A variant that was asked for by name computes all of it.
+        // A variant that was asked for by name computes all steps, exact or not.
         if task.exact && self.variant.named().is_none() {
             filter = filter.accuracy(Accuracy::Exact);
         }
@@ -166,18 +166,18 @@ impl<'device> Compute<'device> {
             Err(error) => matches!(error, Error::DeviceMemory { .. }),
         };
         if short && !self.ready.is_empty() {
-            // What is kept for other sizes may be what is in the way.
+            // The convolutions for other sizes may hold the memory that is missing.
             drop(convolution);
             self.ready.clear();
             convolution = self.device.prepare_or_cpu(&problem, self.variant);
         }
         let convolution = convolution?;
-        // What was said of another convolution of the picture stays.
+        // A note about another convolution of the picture stays.
         self.note = convolution.note().or(self.note.take());
         Ok(convolution)
     }
 
-    /// What is to be said of how the last picture was computed, once for pictures of one kind.
+    /// A note on how the last picture was computed, once for pictures of one kind.
     pub(super) fn take_note(&mut self) -> Option<String> {
         self.note.take()
     }
@@ -289,7 +289,7 @@ fn describe(time: Duration) -> String {
     }
 }
 
-/// Multiply-adds that are no matter of seconds on any such device.
+/// Multiply-adds that take less than some seconds on any device of this kind.
 fn little(device: &Device) -> f64 {
     match device.backend() {
         "emulator" => 1e6,

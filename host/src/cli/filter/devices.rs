@@ -6,7 +6,7 @@ use faltung::{Device, DeviceChoice};
 
 use super::super::select;
 
-/// The devices that are asked for.
+/// The value of `--device`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DeviceArg {
     One(DeviceChoice),

@@ -14,7 +14,7 @@ const OPEN_GPU: Duration = Duration::from_millis(300);
 /// The bytes that a GPU receives or sends in a second, from and to ordinary memory.
 const TRANSFER: f64 = 10e9;
 
-/// What most pictures hold. All values count as those of one channel.
+/// The format of most pictures. Their values are counted as those of one channel.
 const FORMAT: PixelFormat = PixelFormat { channels: 1, input: PixelType::U8, output: PixelType::U8 };
 
 /// Why the CPU should filter a single picture: it will be done before a GPU. None if a GPU will be done first.
@@ -22,7 +22,7 @@ const FORMAT: PixelFormat = PixelFormat { channels: 1, input: PixelType::U8, out
 /// The picture has about `values` values. The CPU's rate is measured with a small image, which takes some milliseconds.
 /// The GPU's time is that of the cost model for an H100, and the time to open it.
 pub(super) fn reason_for_cpu(values: u64, filters: &[Filter]) -> Option<String> {
-    // Without a driver there is nothing to choose, and another reason for the CPU.
+    // Without a driver the CPU is the only device, for another reason.
     if values == 0 || cuda_driver::load().is_err() {
         return None;
     }
@@ -38,14 +38,14 @@ fn times(values: u64, filters: &[Filter]) -> Result<(Duration, Duration)> {
     Ok((cpu_time(values, filters)?, gpu_time(values, filters)?))
 }
 
-/// The time of the GPU, from before it is open.
+/// The time of the GPU, with that to open it.
 fn gpu_time(values: u64, filters: &[Filter]) -> Result<Duration> {
     let side = (values as f64).sqrt().ceil() as usize;
     let mut seconds = OPEN_GPU.as_secs_f64();
     for filter in filters {
         let problem = Problem::new(side, side, filter)?.with_format(FORMAT)?;
         let plan = Plan::new(&problem, Limits::H100, VariantChoice::Auto)?;
-        // A value is a byte, there and back.
+        // A value is a byte. It is copied there and back.
         seconds += plan.predicted_us() / 1e6 + (values * 2) as f64 / TRANSFER;
     }
     Ok(Duration::from_secs_f64(seconds))

@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     }
     let kept_before = found - jobs.len();
     if kept_before > 0 && jobs.is_empty() && failed.is_empty() && empty.is_empty() {
-        // No device is needed.
+        // Nothing is left to compute, so no device is opened.
         if !args.quiet {
             passed_over.iter().for_each(|line| output::message(format_args!("{line}")));
             say_kept(kept_before);
@@ -57,16 +57,9 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     }
     // Opening a GPU takes about as long as decoding a large picture, so both run at once.
     let first = jobs.first().and_then(|job| ReadAhead::begin(job, args.overwrite));
-    let cpu_is_first = match &jobs[..] {
-        // To open a GPU pays for many pictures.
-        [job] if args.device.is_auto() && args.variant().named().is_none() => {
-            // A decoder takes about four times the bytes of the values.
-            first_done::reason_for_cpu(decoded_bytes(&job.input) / 4, &steps.filters)
-        }
-        _ => None,
-    };
-    let devices = if cpu_is_first.is_some() { vec![Device::cpu()] } else { args.open_devices()? };
-    let reason = cpu_is_first.as_deref().or(devices[0].reason());
+    let reason_for_cpu = reason_for_cpu(args, &jobs, &steps);
+    let devices = if reason_for_cpu.is_some() { vec![Device::cpu()] } else { args.open_devices()? };
+    let reason = reason_for_cpu.as_deref().or(devices[0].reason());
     let notes = if args.quiet { Vec::new() } else { notes(args, &devices[0], reason, &steps.filters) };
     let cpu = args.device.is_auto().then(Device::cpu);
     let computes = computes(args, &steps, &devices, cpu.as_ref()).or_usage()?;
@@ -107,25 +100,43 @@ pub(super) fn run(args: &Args) -> Result<Outcome> {
     // Other processes may have written some of the results meanwhile.
     let kept_meanwhile = pictures.kept();
     let failed = failed.len() + summary.failed + summary.abandoned - kept_meanwhile;
-    let kept = kept_before + kept_meanwhile;
+    report_failures(failed, summary.abandoned, all, empty.len());
+    if !args.quiet {
+        if summary.done > 0 && all + empty.len() > 1 {
+            output::message(format_args!("{}", progress.summary(&summary)));
+        }
+        if kept_before + kept_meanwhile > 0 {
+            say_kept(kept_before + kept_meanwhile);
+        }
+    }
+    Ok(if failed > 0 || !empty.is_empty() || synced.is_err() { Outcome::SomeFailed } else { Outcome::Done })
+}
+
+/// Why `--device auto` takes the CPU for a single picture. None if it looks for a GPU.
+fn reason_for_cpu(args: &Args, jobs: &[Job], steps: &Steps) -> Option<String> {
+    match jobs {
+        [job] if args.device.is_auto() && args.variant().named().is_none() => {
+            // A decoder takes about four times the bytes of the values.
+            first_done::reason_for_cpu(decoded_bytes(&job.input) / 4, &steps.filters)
+        }
+        // With several pictures the GPU is worth the time to open it.
+        _ => None,
+    }
+}
+
+/// Prints how many of all pictures failed, and how many inputs were without any.
+fn report_failures(failed: usize, abandoned: usize, all: usize, empty: usize) {
     if failed > 0 && all > 1 {
-        let abandoned = match summary.abandoned {
+        let abandoned = match abandoned {
             0 => String::new(),
             count => format!(", {count} of them not begun because the device is lost"),
         };
         output::message(format_args!("{failed} of {all} pictures failed{abandoned}"));
     }
-    if !empty.is_empty() && all > 0 {
-        let (s, count) = (if empty.len() == 1 { "" } else { "s" }, empty.len());
-        output::message(format_args!("{count} input{s} gave no picture"));
+    if empty > 0 && all > 0 {
+        let s = if empty == 1 { "" } else { "s" };
+        output::message(format_args!("{empty} input{s} gave no picture"));
     }
-    if summary.done > 0 && all + empty.len() > 1 && !args.quiet {
-        output::message(format_args!("{}", progress.summary(&summary)));
-    }
-    if kept > 0 && !args.quiet {
-        say_kept(kept);
-    }
-    Ok(if failed > 0 || !empty.is_empty() || synced.is_err() { Outcome::SomeFailed } else { Outcome::Done })
 }
 
 /// Says how many results were not computed again.
@@ -142,7 +153,7 @@ fn computes<'a>(
     cpu: Option<&'a Device>,
 ) -> faltung::Result<Vec<Compute<'a>>> {
     let on = |number: usize| {
-        // The next one first, so that the work of a lost device does not always go to the same one.
+        // The next device comes first, so that lost devices do not all give their work to the same one.
         let others = (1..devices.len()).map(|step| &devices[(number + step) % devices.len()]);
         let compute = Compute::new(&devices[number], &steps.filters, args.variant())?;
         Ok(compute.replaced_by(others.chain(cpu)))
@@ -164,7 +175,7 @@ fn notes(args: &Args, device: &Device, reason: Option<&str>, filters: &[Filter])
     if args.device_memory.is_some() && device.backend() == "cpu" {
         notes.push("note: the CPU has no memory of its own: --device-memory says nothing to it".into());
     }
-    // Both are valid, and rarely intended.
+    // Coefficients and borders that are not finite are valid, but rarely intended.
     for mask in filters.iter().filter_map(|filter| filter.mask().ok()) {
         let odd = mask.coefficients().iter().filter(|value| !value.is_finite()).count();
         let all = mask.coefficients().len();

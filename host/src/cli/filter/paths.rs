@@ -145,7 +145,7 @@ impl Target {
     fn of(output: &Path) -> Result<Self> {
         let text = output.to_string_lossy();
         if text.contains('{') {
-            // Wrong braces are wrong for every input.
+            // A pattern with wrong braces fails here, because it fails for every input.
             let pattern = output.to_str().context("a pattern must be Unicode")?;
             fill(pattern, "stem".as_ref(), "ext".as_ref())?;
             Ok(Self::Pattern)
@@ -279,7 +279,7 @@ fn pictures_in(folder: &Path, passed_over: &mut Vec<String>) -> Result<Vec<PathB
     Ok(pictures)
 }
 
-/// Whether an output's format has a quality.
+/// Checks that `--quality` has an effect: an output is a JPEG.
 pub(super) fn check_quality(jobs: &[Job]) -> Result<()> {
     let is = |format| move |job: &&Job| Format::of(&job.output).is_ok_and(|found| found == format);
     if let Some(job) = jobs.iter().find(is(Format::WebP)) {

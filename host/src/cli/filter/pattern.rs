@@ -1,7 +1,7 @@
 //! Quoted patterns: the files whose names match, found part by part of the path.
 //!
-//! Crate `glob` matches a name; its own walk over folders ends the program where a name is no Unicode. Such a name is
-//! matched here by its text with U+FFFD for what is none, so that `*` finds it.
+//! Crate `glob` matches single names. Its own walk over folders would end the program at a name that is not Unicode.
+//! Here such a name is matched with U+FFFD for each invalid part, so that `*` finds it.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -27,9 +27,9 @@ enum Part {
 /// The ordinary files that match, in the order of their names; and for a folder that can't be read, why.
 ///
 /// # Errors
-/// The pattern is none.
+/// The text is no pattern.
 pub(super) fn files(pattern: &str) -> Result<Vec<Result<PathBuf>>, PatternError> {
-    // Of the whole, so that an error's position is one in what was given.
+    // The whole is parsed, so that an error names a position in the given text.
     Pattern::new(pattern)?;
     let parts = Path::new(pattern).components().map(part).collect::<Result<Vec<_>, _>>()?;
     let mut walk = Walk::default();
@@ -59,7 +59,7 @@ impl Walk {
     /// Finds what lies at `parts` below `folder`; the empty path is the folder in which the program runs.
     fn follow(&mut self, folder: PathBuf, parts: &[Part]) {
         let Some((first, rest)) = parts.split_first() else {
-            // A link that leads nowhere is found, and fails by its name when it is read. A pipe would block.
+            // A broken link is found, and fails by its name when it is read. A pipe is not: to read it would block.
             let is_found = match folder.metadata() {
                 Ok(found) => found.is_file(),
                 Err(_) => folder.symlink_metadata().is_ok(),
@@ -98,7 +98,7 @@ impl Walk {
         }
     }
 
-    /// The names in a folder. One that is not there has none.
+    /// The names in a folder. A missing folder has none.
     fn names(&mut self, folder: &Path) -> Vec<std::ffi::OsString> {
         let place = if folder == Path::new("") { Path::new(".") } else { folder };
         let entries = place.read_dir().and_then(|entries| entries.map(|entry| Ok(entry?.file_name())).collect());

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use faltung::{AnyImage, PixelType, memory, white};
 use host::Error;
 use host::batch::Work;
@@ -21,7 +21,7 @@ use super::progress::Progress;
 use super::saturation::Tally;
 use super::steps::Steps;
 
-/// A picture that a thread of its own reads ahead. Only the user of the picture waits for it.
+/// A picture that a thread of its own reads ahead.
 pub(super) struct ReadAhead {
     input: PathBuf,
     picture: JoinHandle<host::Result<Picture>>,
@@ -39,7 +39,7 @@ impl ReadAhead {
         if !is_wanted || !is_file || !(1..=MOST_BYTES).contains(&bytes) {
             return None;
         }
-        // Before others reserve: they would wait for this picture, and this picture for their memory.
+        // This reserves before other pictures do. Else they would wait for this picture, and it for their memory.
         let reserved = memory::try_reserve(bytes)?;
         let input = job.input.clone();
         // If no thread starts, the picture is read later.
@@ -57,7 +57,7 @@ pub(super) struct Pictures<'a> {
     kept: AtomicUsize,
     /// The picture that is read ahead.
     ahead: Mutex<Option<ReadAhead>>,
-    /// The lost metadata and the conversions that were reported.
+    /// The kinds of notes that were printed. Each is printed once.
     said: Mutex<BTreeSet<&'static str>>,
     /// The pictures whose values saturate.
     saturated: Tally,
@@ -74,7 +74,7 @@ impl<'a> Pictures<'a> {
         self.ahead.lock().unwrap_or_else(PoisonError::into_inner).take_if(|read| read.input == job.input)
     }
 
-    /// The number of failed jobs whose result exists already, as was asked for.
+    /// The number of jobs whose result another process wrote during the run, and which count as kept.
     pub(super) fn kept(&self) -> usize {
         self.kept.load(Ordering::Relaxed)
     }
@@ -121,7 +121,7 @@ impl<'a> Pictures<'a> {
         {
             self.progress.say(format_args!("{}: computed {note}", job.name()));
         }
-        // Only plain scales alpha. Else it keeps its numbers.
+        // Alpha is converted like a colour with `plain` alone. Else it keeps its numbers.
         let of_alpha = if self.args.alpha == Some(Alpha::Plain) { output } else { picture.pixels.pixel_type() };
         let mut filtered = Picture { pixels: filtered, ..picture };
         if Format::of(&job.output)? == Format::Exr {
@@ -130,16 +130,57 @@ impl<'a> Pictures<'a> {
         Ok(filtered)
     }
 
-    /// Says what becomes of the pictures of one `kind`, once.
+    /// Prints a note on the pictures of one `kind`, once.
     fn say_once(&self, job: &Job, kind: &'static str, what: &str) {
         if self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(kind) {
             self.progress.say(format_args!("note: {}: {what}{}", job.name(), self.once()));
         }
     }
 
-    /// What ends a note that is not repeated.
+    /// The end of a note that is not repeated.
     fn once(&self) -> &'static str {
         if self.progress.is_of_several() { " (said of the first picture only)" } else { "" }
+    }
+
+    /// Checks that the format can hold the result. An error has a hint. `lacks_alpha` says that the picture has alpha,
+    /// and the format holds its colours alone.
+    fn check_format(&self, job: &Job, picture: &Picture, format: Format, lacks_alpha: bool) -> Result<()> {
+        let pixels = &picture.pixels;
+        let channels = pixels.channels();
+        format
+            .check_sides(&job.output, pixels.width(), pixels.height())
+            .map_err(|error| anyhow!("{error} (another extension helps)"))?;
+        let holds = |format: Format, pixel: PixelType| format.check(&job.output, pixel, channels);
+        let wanted = self.output_type(pixels);
+        let Err(error) = holds(format, wanted) else { return Ok(()) };
+        let types = [PixelType::U8, PixelType::U16, PixelType::F32];
+        if let Some(pixel) = types.into_iter().find(|&pixel| holds(format, pixel).is_ok()) {
+            let (from, to) = (white(pixels.pixel_type()), white(pixel));
+            let plain = if picture.content.has_alpha(channels) { " --alpha plain" } else { "" };
+            let (name, scale) = (pixel.name(), to / from);
+            bail!(
+                "{error} (--output-type {name} --scale {scale}{plain} helps if the values are 0 to {from}; \
+                 or another extension)"
+            );
+        }
+        if lacks_alpha {
+            let other = if holds(Format::Png, wanted).is_ok() { ".png" } else { ".tif" };
+            bail!("{error} (alpha is not opaque everywhere; an extension with alpha helps, such as {other})");
+        }
+        bail!("{error} (another extension helps)")
+    }
+
+    /// Notes that the result's format makes colours multiplied by alpha, or divided by it.
+    fn note_alpha(&self, job: &Job, picture: &Picture, format: Format) {
+        let is_straight = picture.content.has_alpha(picture.pixels.channels()) && !picture.metadata.premultiplied;
+        if is_straight && format == Format::Exr {
+            self.say_once(job, "multiplied alpha", "colours are multiplied by alpha, because OpenEXR holds them so");
+        }
+        if picture.metadata.premultiplied && format.has_straight_alpha() {
+            let name = format.name();
+            let what = format!("colours are divided by alpha, because {name} does not hold them multiplied by it");
+            self.say_once(job, "straight alpha", &what);
+        }
     }
 
     /// Reports the metadata that the result loses, each kind once.
@@ -220,49 +261,12 @@ impl Work for Pictures<'_> {
                 self.say_once(job, "opaque alpha", &what);
             }
         }
-        let pixels = &picture.pixels;
-        format
-            .check_sides(&job.output, pixels.width(), pixels.height())
-            .map_err(|error| anyhow!("{error} (another extension helps)"))?;
-        format.check(&job.output, self.output_type(pixels), pixels.channels()).map_err(|error| {
-            let fits = |pixel: &PixelType| format.check(&job.output, *pixel, pixels.channels()).is_ok();
-            let types = [PixelType::U8, PixelType::U16, PixelType::F32];
-            match types.iter().find(|pixel| fits(pixel)) {
-                Some(pixel) => {
-                    let (from, to) = (white(pixels.pixel_type()), white(*pixel));
-                    let plain = if picture.content.has_alpha(channels) { " --alpha plain" } else { "" };
-                    anyhow!(
-                        "{error} (--output-type {} --scale {}{plain} helps if the values are 0 to {from}; or another \
-                         extension)",
-                        pixel.name(),
-                        to / from
-                    )
-                }
-                None if lacks_alpha => {
-                    let holds = |format: Format| format.check(&job.output, self.output_type(pixels), channels).is_ok();
-                    let other = if holds(Format::Png) { ".png" } else { ".tif" };
-                    anyhow!("{error} (alpha is not opaque everywhere; an extension with alpha helps, such as {other})")
-                }
-                None => anyhow!("{error} (another extension helps)"),
-            }
-        })?;
+        self.check_format(job, &picture, format, lacks_alpha)?;
         if !self.args.quiet {
             if let Some(more) = host::files::left_out(&job.input) {
                 self.progress.say(format_args!("note: {}: {more}", job.name()));
             }
-            let is_straight = picture.content.has_alpha(pixels.channels()) && !picture.metadata.premultiplied;
-            if is_straight && format == Format::Exr {
-                self.say_once(
-                    job,
-                    "multiplied alpha",
-                    "colours are multiplied by alpha, because OpenEXR holds them so",
-                );
-            }
-            if picture.metadata.premultiplied && format.has_straight_alpha() {
-                let name = format.name();
-                let what = format!("colours are divided by alpha, because {name} does not hold them multiplied by it");
-                self.say_once(job, "straight alpha", &what);
-            }
+            self.note_alpha(job, &picture, format);
             self.note_lost(job, &picture, format);
         }
         Ok(picture)
@@ -276,7 +280,7 @@ impl Work for Pictures<'_> {
         Ok(())
     }
 
-    /// Every other picture would fail, too.
+    /// Whether every other picture would fail, too.
     fn is_final(&self, error: &anyhow::Error) -> bool {
         let is_lost = |error: &faltung::Error| matches!(error, faltung::Error::DeviceLost { .. });
         let within = |error: &Error| matches!(error, Error::Library(error) if is_lost(error));

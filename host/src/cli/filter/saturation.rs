@@ -69,16 +69,17 @@ fn is_possible(problem: &Problem) -> bool {
     !ends.iter().all(fits)
 }
 
-/// Estimates the saturated values in the first `coloured` channels of a device's result, because the device does not
-/// count them. It takes a sample of up to 4096 pixels, the same in each run. It recomputes those of their values that
-/// lie at an end of the range.
+/// Estimates the saturated values in the first `coloured` channels of a result. The device does not count them.
+///
+/// The function takes a sample of up to 4096 pixels, the same in each run. It recomputes those of their values that lie
+/// at an end of the range.
 pub(super) fn estimate<T: Pixel, U: Pixel>(
     problem: &Problem,
     source: &Image<T>,
     result: &Image<U>,
     coloured: usize,
 ) -> Saturation {
-    /// The standard error of a part of 1 % is then 0.16 %.
+    /// With this sample the standard error of a part of 1 % is 0.16 %.
     const PIXELS: usize = 4096;
     /// Multiply-adds that take a few hundredths of a second.
     const MOST_WORK: usize = 1 << 26;

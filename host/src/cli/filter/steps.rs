@@ -1,8 +1,8 @@
 //! The computation of one picture: its steps, from the file's type to the result's type.
 //!
 //! A single mask that needs only its sums runs on the device from the input type to the output type
-//! ([`Steps::direct`]). All else is computed in `f32`: converted once, filtered by each step, rounded once. Both are
-//! bit-exact with each other where both are possible.
+//! ([`Steps::direct`]). Any other picture is converted to `f32` once, filtered by each step, and rounded once. Where
+//! both are possible, their results are bit-exact with each other.
 
 use anyhow::{Result, bail};
 use faltung::{AnyImage, Border, Filter, Image, Pixel, PixelType, Problem, each_type, for_pixel_type, white};
@@ -19,7 +19,7 @@ use super::saturation::{self, Count, Saturation};
 pub(super) enum Kind {
     /// The sums.
     Convolve,
-    /// The square root of the sum of both squares.
+    /// The length of the gradient whose components are the sums of two masks.
     Magnitude,
     /// The value and `amount` times its difference from the blur, where that is above the threshold.
     Unsharp { amount: f32, threshold: f32 },
@@ -28,19 +28,19 @@ pub(super) enum Kind {
 /// One mask, or two for [`Kind::Magnitude`], with its arguments.
 #[derive(Debug)]
 pub(super) struct Step {
-    /// As the command line has it.
+    /// The option of the command line.
     name: &'static str,
     kind: Kind,
-    /// Taken by [`Steps`], which knows where they are.
+    /// The filters of the masks. [`Steps::new`] moves them to [`Steps::filters`].
     filters: Vec<Filter>,
-    /// Where in [`Steps::filters`] they begin.
+    /// The index of the first of them in [`Steps::filters`].
     first: usize,
     scale: f32,
     offset: f32,
     /// Whether results are the sums themselves.
     is_plain: bool,
     alpha: Alpha,
-    /// What the device makes of a window of ones.
+    /// The sum of the coefficients, in the order of the device: the result for a window of ones.
     whole: f32,
 }
 
@@ -53,14 +53,14 @@ impl Step {
         let (first, alpha, is_plain) = (0, Alpha::Weighted, problem.is_plain());
         let mut step = Self { name, kind, filters, first, scale, offset, is_plain, alpha, whole };
         let coefficients = step.filters[0].mask()?.coefficients().len();
-        // One coefficient mixes nothing.
+        // With one coefficient a result depends on one pixel, so there is nothing to weigh.
         if !step.can_weigh() || coefficients == 1 {
             step.alpha = Alpha::Keep;
         }
         Ok(step)
     }
 
-    /// Whether there is a mean to be weighted.
+    /// Whether the step can weigh colours by alpha: its coefficients have a sum by which to divide.
     fn can_weigh(&self) -> bool {
         self.kind != Kind::Magnitude
             && self.filters[0].mask().is_ok_and(|mask| !mask.sums_to_zero())
@@ -68,7 +68,7 @@ impl Step {
             && self.whole.is_finite()
     }
 
-    /// The result of a finished sum, as the device has it.
+    /// Scales and offsets a sum, as the device does.
     fn finish(&self, sum: f32) -> f32 {
         if self.is_plain { sum } else { sum.mul_add(self.scale, self.offset) }
     }
@@ -77,23 +77,23 @@ impl Step {
 /// All steps.
 #[derive(Debug)]
 pub(super) struct Steps {
-    /// Those of all steps.
+    /// The filters of all steps.
     pub(super) filters: Vec<Filter>,
     steps: Vec<Step>,
     border: Border,
     linear: bool,
 }
 
-/// A picture between two steps, in the numbers of its file's type.
+/// A picture between two steps, in `f32`. The values have the scale of its file's type.
 struct Planes {
-    /// The colours; where alpha is one of the channels like the others, alpha, too.
+    /// The colours. Alpha is among them if it is filtered like a colour.
     colours: Image<f32>,
     alpha: Option<Image<f32>>,
 }
 
 impl Planes {
-    /// Converts colours that alpha has multiplied: divided by alpha, converted, and multiplied again. Where alpha is 0,
-    /// so are they.
+    /// Converts colours that are multiplied by alpha: divides by alpha, converts, and multiplies again. Where alpha is
+    /// 0, the colours become 0.
     fn for_straight_colours(&mut self, pixel: PixelType, convert: impl Fn(f32) -> f32 + Sync) {
         let opaque = white(pixel);
         let channels = self.colours.channels();
@@ -115,7 +115,7 @@ impl Planes {
     }
 }
 
-/// What is the same for all steps of a picture.
+/// The settings that all steps of a picture share.
 #[derive(Clone, Copy)]
 struct Setting {
     pixel: PixelType,
@@ -134,8 +134,7 @@ impl Steps {
             if alpha == Some(Alpha::Weighted) && !step.can_weigh() {
                 bail!(
                     "--alpha weighted can't be used with {}: the mask's coefficients sum to 0, so that there is no \
-                     mean to be \
-                     weighted (--alpha keep or plain; without --alpha each mask has what suits it)",
+                     mean to be weighted (--alpha keep or plain; without --alpha each mask has what suits it)",
                     step.name
                 );
             }
@@ -152,7 +151,7 @@ impl Steps {
         self.linear
     }
 
-    /// Whether the result is the sums of one mask. Most pictures are then computed from type to type, the others in
+    /// Whether the result is the sums of one mask. Then most pictures are computed from type to type, and others in
     /// planes of `f32`.
     pub(super) fn is_single_convolution(&self) -> bool {
         matches!(&self.steps[..], [step] if step.kind == Kind::Convolve) && !self.linear
@@ -213,7 +212,7 @@ impl Steps {
             other => other,
         };
         let coloured = image.channels() - usize::from(has_alpha);
-        // Integers have the bits of the exact sums; so do pictures of f32 unless another variant may compute them.
+        // Integers must be bit-exact with the exact sums. From `f32` to `f32` the class that was asked for decides.
         let exact = T::TYPE != PixelType::F32 || U::TYPE != PixelType::F32;
         let setting = Setting { pixel: T::TYPE, premultiplied, border, exact, opaque };
         let for_plain_alpha = Setting { border: self.border, ..setting };
@@ -244,7 +243,7 @@ impl Steps {
         join(&planes)
     }
 
-    /// The one step, from type to type; `keep` says that the last channel is alpha, which stays.
+    /// Runs the only step, from type to type. If `keep`, the last channel is alpha and stays as it is.
     fn direct<T: Pixel, U: Pixel>(
         &self,
         compute: &mut Compute<'_>,
@@ -311,7 +310,7 @@ impl Step {
                         alpha::divide(&mut blurred, &self.mean_weights(compute, &weights, setting)?);
                         blurred
                     }
-                    // As visible as the pixel is: alpha stays.
+                    // The sharpened pixel keeps its alpha, so the blur is multiplied by the alpha of the pixel.
                     Some(alpha) => {
                         let weights = weights(alpha, setting.pixel);
                         let mut blurred = compute.run(task, &colours)?;
@@ -333,7 +332,7 @@ impl Step {
         Ok(Planes { colours, alpha })
     }
 
-    /// The weighted mean of the weights.
+    /// The mean of the weights under the mask.
     fn mean_weights(
         &self,
         compute: &mut Compute<'_>,
@@ -344,14 +343,14 @@ impl Step {
             Border::Constant(_) => Border::Constant(1.0),
             other => other,
         };
-        // Exact, so that a window of ones gives `whole`.
+        // The sums are exact, so that a window of ones gives `whole`.
         let mut means: Image<f32> =
             compute.run(Task { filter: self.first, border, exact: true, sums: true }, weights)?;
         each(&mut means, |sum| sum / self.whole);
         Ok(means)
     }
 
-    /// Finishes colours that are not multiplied by alpha. What can't be seen stays 0.
+    /// Scales and offsets colours that are not multiplied by alpha. Colours with a mean weight of 0 stay 0.
     fn finish_visible(&self, colours: &mut Image<f32>, means: &Image<f32>) {
         let channels = colours.channels();
         let pixels = colours.values_mut().par_chunks_exact_mut(channels).zip(means.values().par_iter());
@@ -360,7 +359,7 @@ impl Step {
         });
     }
 
-    /// Finishes colours that are multiplied by alpha: so is the offset.
+    /// Scales and offsets colours that are multiplied by alpha. So the offset is multiplied by alpha, too.
     fn finish_weighted(&self, colours: &mut Image<f32>, means: &Image<f32>) {
         let channels = colours.channels();
         let pixels = colours.values_mut().par_chunks_exact_mut(channels).zip(means.values().par_iter());
@@ -371,8 +370,8 @@ impl Step {
     }
 }
 
-/// The length of a gradient, rounded once: the squares of two f32 and their sum neither overflow nor lose a digit that
-/// counts.
+/// The length of a gradient, rounded once. In `f64` the squares of two `f32` and their sum do not overflow, and their
+/// rounding does not show in `f32`.
 fn length(x: f32, y: f32) -> f32 {
     let (x, y) = (f64::from(x), f64::from(y));
     (x * x + y * y).sqrt() as f32
@@ -388,13 +387,13 @@ fn copy(image: &Image<f32>) -> host::Result<Image<f32>> {
     Ok(copy)
 }
 
-/// Alpha as a part of the greatest.
+/// Alpha as a part of the alpha of an opaque pixel.
 fn weights(alpha: &Image<f32>, pixel: PixelType) -> Image<f32> {
     let opaque = white(pixel);
     alpha.map(|alpha| alpha / opaque)
 }
 
-/// The values in f32; `planar_alpha` says that the last channel is alpha and becomes a plane of its own.
+/// Converts values to `f32`. If `planar_alpha`, the last channel is alpha and becomes a plane of its own.
 fn split<T: Pixel>(image: &Image<T>, planar_alpha: bool) -> host::Result<Planes> {
     let (width, height, channels) = (image.width(), image.height(), image.channels());
     let taken = channels - usize::from(planar_alpha);
@@ -411,7 +410,7 @@ fn split<T: Pixel>(image: &Image<T>, planar_alpha: bool) -> host::Result<Planes>
     Ok(Planes { colours, alpha: Some(alpha) })
 }
 
-/// The values as the result has them: the one place where they are rounded. Colours that saturate are counted.
+/// Rounds the values to the type of the result, and counts the colours that saturate. No other function rounds them.
 fn join<U: Pixel>(planes: &Planes) -> host::Result<(Image<U>, Saturation)> {
     let Planes { colours, alpha } = planes;
     let taken = colours.channels();

@@ -11,9 +11,9 @@ use super::compute::coefficients;
 
 /// Seconds for each value, measured with a small image in a fraction of a second.
 ///
-/// Where all products of the mask are computed, the image is filtered with a part of it. The time grows with the number
-/// of coefficients. The other methods of the CPU have no such rule. They are timed with the whole mask, and with an
-/// image of twice its size or more.
+/// Where all products of the mask are computed, the time grows with the number of coefficients. So the image is
+/// filtered with a part of the mask. The other methods of the CPU have no such rule. They are timed with the whole
+/// mask, and with an image of twice its size or more.
 pub(super) fn trial(
     device: &Device,
     filter: &Filter,
@@ -35,16 +35,16 @@ pub(super) fn trial(
             return pace(&convolution);
         }
     }
-    // Of a part, the CPU would take another method than the direct sum, unless that is all that it has.
+    // The CPU might take another method for a part of the mask. In this class and format it has the direct sum alone.
     let exact = PixelFormat { input: PixelType::F32, output: PixelType::F32, ..format };
     let (format, accuracy) =
         if is_cpu { (exact, Accuracy::Exact) } else { (format, Problem::new(1, 1, filter)?.accuracy()) };
-    // A part of a mask is separable if the whole is, so that the same variant computes.
+    // A part of a separable mask is separable, so the GPU takes the same variant for both.
     let (width, height) = (whole.width().min(LARGEST_MASK), whole.height().min(LARGEST_MASK));
     let part = (0..height).flat_map(|k| (0..width).map(move |l| whole.at(k, l))).collect();
     let part = Filter::new(Mask::new(width, height, part)?).accuracy(accuracy);
     let enough = if is_cpu { LONG_ENOUGH / 10 } else { LONG_ENOUGH };
-    // Several blocks for each thread: with fewer, some would have nothing to do.
+    // The image has several blocks for each thread, so that all threads have work.
     let mut side = if width * height < 100 { 128 } else { 64 };
     loop {
         let convolution = small(&part, side, format)?;
@@ -56,7 +56,7 @@ pub(super) fn trial(
     }
 }
 
-/// Seconds for each value of a gradient with noise, measured.
+/// Measures the seconds for each value of a gradient with noise.
 fn pace(convolution: &Prepared) -> faltung::Result<f64> {
     for_pixel_type!(convolution.problem().format().input, T => pace_of::<T>(convolution))
 }
@@ -64,8 +64,8 @@ fn pace(convolution: &Prepared) -> faltung::Result<f64> {
 fn pace_of<T: Pixel>(convolution: &Prepared) -> faltung::Result<f64> {
     let problem = convolution.problem();
     let PixelFormat { channels, output, .. } = problem.format();
-    // The CPU computes again what is close to half of a whole number. In a picture, this is a small part. In an even
-    // image, or in one whose mean is such a number everywhere, it would be nothing or all.
+    // The CPU recomputes results that are close to half of a whole number. In a picture, these are few. In a uniform
+    // image they would be none or all.
     let count = problem.values();
     let noise = |i: usize| ((i as u32).wrapping_mul(2_654_435_761) >> 28) as usize;
     let values = (0..count).map(|i| T::from_f32((i * 240 / count + noise(i)) as f32)).collect();
@@ -75,10 +75,10 @@ fn pace_of<T: Pixel>(convolution: &Prepared) -> faltung::Result<f64> {
         convolve(convolution, &image, output)?;
         Ok(start.elapsed())
     };
-    // The first one warms up: threads start, memory is touched for the first time.
+    // The first run warms up: it starts threads and accesses memory for the first time.
     let begin = Instant::now();
     let mut fastest = run()?.min(run()?);
-    // Other programs disturb short ones more.
+    // Short runs are repeated, because other programs disturb them more.
     for _ in 0..4 {
         if begin.elapsed() < LONG_ENOUGH {
             fastest = fastest.min(run()?);
@@ -87,7 +87,7 @@ fn pace_of<T: Pixel>(convolution: &Prepared) -> faltung::Result<f64> {
     Ok(fastest.as_secs_f64().max(1e-9) / problem.values() as f64)
 }
 
-/// A time that says something about a rate.
+/// A run of this length measures a rate well.
 pub(super) const LONG_ENOUGH: Duration = Duration::from_millis(20);
 
 /// Filters values of one type to values of any type.

@@ -85,7 +85,7 @@ fn on_device(session: &mut Session<'_>, launcher: &Launcher, values: &[f32]) -> 
     let input = launcher.upload("input", values)?;
     let (mut counts, mut naive) = (Vec::new(), Vec::new());
     for kernel in Kernel::ALL {
-        // A new one for each: what a kernel does not write must not be there from the one before.
+        // Each kernel gets a new output. Else an element that it does not write could have the right value already.
         let mut output = launcher.allocate(kernel.name(), size)?;
         counts.extend(launcher.launch_counting(&*kernel.call(&input, &mut output))?);
         let found = launcher.download(&output)?;
@@ -180,13 +180,15 @@ fn right(session: &mut Session<'_>, what: &str, values: &[f32], found: &[f32]) -
             sum / window as f64
         })
         .collect();
-    // To the rounding of the sums comes that of the quotient.
+    // The quotient adds a rounding to those of the sum.
     let verdict = judge::within(found, &exact, |i| (gamma(window as u64) + U) * magnitude[i] * (1.0 + U));
     session.check(what, verdict)
 }
 
-/// The window of the last elements as the notebook's two kernels have it: its naive one puts zeros beyond the array,
-/// the one with shared memory only where the last block has threads, and mirrors beyond the block.
+/// Compares what the notebook's two kernels read beyond the array, for the windows of the last elements.
+///
+/// The naive kernel reads zeros there. The kernel with shared memory has zeros where the last block has threads, and
+/// mirrors beyond the block.
 fn the_notebooks_ends(session: &mut Session<'_>) {
     for length in [10_000, 10_240] {
         let differ = (0..length).filter(|&i| notebook_differs(i, length, RADIUS as usize, BLOCK as usize)).count();
@@ -204,7 +206,7 @@ fn the_notebooks_ends(session: &mut Session<'_>) {
 /// Whether the notebook's two kernels see different values in the window of element `i`.
 fn notebook_differs(i: usize, length: usize, radius: usize, block: usize) -> bool {
     let end_of_blocks = length.div_ceil(block) * block;
-    // Up to the end of the last block both have zeros.
+    // Both kernels have zeros up to the end of the last block.
     i + radius >= end_of_blocks
 }
 

@@ -91,7 +91,7 @@ fn blocks(session: &Session<'_>, length: usize) -> u32 {
     (length.div_ceil(reduce::BLOCK as usize) as u32).clamp(1, most)
 }
 
-/// 10^6 ones, whose sum f32 holds exactly; fewer where each is checked and it should be quick.
+/// The notebook's example: 10^6 ones, whose sum f32 holds exactly. On the emulator with `--quick` there are fewer.
 fn the_notebooks_example(session: &mut Session<'_>) -> Result<()> {
     let length = if session.is_emulator() && session.options.quick { 100_000 } else { 1_000_000 };
     let ones = vec![1.0_f32; length];
@@ -165,7 +165,7 @@ fn on_cpu(session: &mut Session<'_>, values: &[f32]) -> Result<Option<Vec<String
     Ok(Some(vec![values.len().to_string(), time(timing.mean), of_copy_rate]))
 }
 
-/// The sum in f64, rounded once. Eight sums at a time, which the compiler puts into vectors.
+/// The sum in f64, rounded once. It has eight partial sums, which the compiler puts into vectors.
 fn sum(values: &[f32]) -> f32 {
     let of_part = |part: &[f32]| -> f64 {
         let mut sums = [0.0_f64; 8];

@@ -174,8 +174,8 @@ impl Launcher {
         self.device.load(Ptx { module: K::MODULE, text: text.into() }).map_err(library_error)
     }
 
-    /// The time that `work` takes on the device, `times` times one after the other. (On the emulator that of the
-    /// emulation, which says nothing about a GPU.)
+    /// The time that the device takes for `work`, executed `times` times. On the emulator it is the time of the
+    /// emulation, which says nothing about a GPU.
     ///
     /// # Errors
     /// Those of `work`, [`Error::Driver`].

@@ -82,7 +82,7 @@ pub(super) fn separable(image: &Image<u8>, mask: Box) -> Vec<u8> {
     result
 }
 
-/// By running sums: down the columns, then along each row. Bands of rows in parallel.
+/// By running sums: down the columns, then along each row. Threads compute bands of rows.
 pub(super) fn running(image: &Image<u8>, mask: Box) -> Vec<u8> {
     let (width, height) = (image.width(), image.height());
     // A band's first row costs as much as the box is high.
@@ -147,7 +147,7 @@ mod tests {
 
     /// Sizes around those of the image, smaller and larger, even and odd.
     #[test]
-    fn all_ways_agree_with_sums_pixel_by_pixel() {
+    fn all_methods_agree_with_sums_pixel_by_pixel() {
         let image = Image::from_fn(13, 9, |x, y| ((x * 31 + y * 57) % 256) as u8).unwrap();
         for (width, height) in [(1, 1), (2, 3), (4, 4), (5, 2), (13, 9), (14, 17), (30, 40), (1, 20), (20, 1)] {
             let mask = Box { width, height };

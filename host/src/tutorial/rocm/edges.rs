@@ -7,17 +7,17 @@ use crate::tutorial::session::Session;
 use faltung::{Border, Device, Image, Result};
 use kernels_gpu::tutorials::box_separable::{BoxSumColumns, BoxSumRows};
 
-/// The tutorial's names, and ours.
+/// The tutorial's name of each border, and ours.
 const BORDERS: [(&str, Border); 4] =
     [("skip", Border::ZERO), ("clamp", Border::Clamp), ("wrap", Border::Wrap), ("mirror", Border::Mirror)];
 
 /// Columns of white between two pictures.
 const GAP: usize = 8;
 
-/// `name` is the picture's.
+/// Blurs with each border, checks the results, and puts them side by side into the picture `name`.
 pub(super) fn run(session: &mut Session<'_>, work: &Work, name: &'static str) -> Result<()> {
     let mut pictures = Vec::new();
-    for (way, border) in BORDERS {
+    for (edge, border) in BORDERS {
         let area = work.mask.area() as u64;
         let sums = cpu::sums(&work.image, work.mask, border);
         let expected: Vec<u8> = sums.iter().map(|&sum| cpu::rounded(sum, area)).collect();
@@ -36,7 +36,7 @@ pub(super) fn run(session: &mut Session<'_>, work: &Work, name: &'static str) ->
             }
         };
         let (width, height) = (work.image.width(), work.image.height());
-        if session.check(format!("edges: {way}"), verdict) {
+        if session.check(format!("edges: {edge}"), verdict) {
             let middle = width / 2;
             let at = |x: usize, y: usize| found[y * width + x];
             session.note(format!(

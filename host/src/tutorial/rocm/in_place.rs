@@ -21,7 +21,7 @@ struct Outcome {
     left: Vec<u8>,
 }
 
-/// Runs it, in two orders of the threads, on the emulator: no device should.
+/// Runs the kernel on the emulator, in two orders of the threads. No device should run it.
 pub(super) fn run(session: &mut Session<'_>) -> Result<()> {
     let image = photograph::grey()?.crop(200, 150, SIZE.0, SIZE.1)?;
     let outcomes = [1, 2].map(|seed| outcome(&image, seed));

@@ -28,8 +28,8 @@ const SIDE: usize = 200;
 fn reduced(session: &Session<'_>) -> (usize, &'static str) {
     if session.options.quick { (8, "rocm-edges-eighth.png") } else { (4, "rocm-edges-quarter.png") }
 }
-/// Rows that a thread of the running sums slides over. A strip begins with a whole box, so that long strips load less;
-/// but a small picture has too few threads then.
+/// The rows of a strip, which a thread of the running sums slides over. Each strip begins with the sum of a whole box,
+/// so long strips load less. In a small picture long strips would make too few threads.
 fn strip(pixels: usize) -> u32 {
     if pixels < 1 << 22 { 50 } else { 200 }
 }
@@ -69,9 +69,9 @@ impl Work {
 
     /// Checks a result of this method. Sums of integers are exact, and so is their rounding. The tutorial's sums are in
     /// f32: within 1 unit of the exact value.
-    fn judge(&self, way: BlurMethod, found: &[u8]) -> CheckResult {
+    fn judge(&self, method: BlurMethod, found: &[u8]) -> CheckResult {
         let area = self.mask.area() as u64;
-        if way == BlurMethod::Direct {
+        if method == BlurMethod::Direct {
             let exact: Vec<f64> = self.sums.iter().map(|&sum| sum as f64 / area as f64).collect();
             return judge::pixels(found, &exact, 1.0);
         }
@@ -87,7 +87,7 @@ impl Work {
 /// A method whose result is right.
 struct Row {
     name: String,
-    way: BlurMethod,
+    method: BlurMethod,
     timing: Option<MeanTime>,
     counts: Option<Counts>,
 }
@@ -124,7 +124,7 @@ fn smaller(whole: &Work, factor: usize) -> Result<Work> {
     Ok(Work::new(image, Box { width: whole.mask.width / factor, height: whole.mask.height / factor }))
 }
 
-/// All methods on a device. Returns the blurred picture, if it is right.
+/// Runs all methods on a device. Returns the blurred picture, if it is right.
 fn on_device(session: &mut Session<'_>, launcher: &Launcher, whole: &Work) -> Result<Option<Vec<u8>>> {
     if launcher.is_emulator() {
         let (factor, _) = reduced(session);
@@ -134,40 +134,41 @@ fn on_device(session: &mut Session<'_>, launcher: &Launcher, whole: &Work) -> Re
             2 * whole.mask.area() * whole.image.values().len()
         ));
         let small = smaller(whole, factor)?;
-        let rows = ways(session, launcher, &small, &BlurMethod::ALL)?.0;
+        let rows = measure(session, launcher, &small, &BlurMethod::ALL)?.0;
         table(session, &small, &rows);
-        let (rows, blurred) = ways(session, launcher, whole, &[BlurMethod::Running])?;
+        let (rows, blurred) = measure(session, launcher, whole, &[BlurMethod::Running])?;
         table(session, whole, &rows);
         return Ok(blurred);
     }
-    let (rows, blurred) = ways(session, launcher, whole, &BlurMethod::ALL)?;
+    let (rows, blurred) = measure(session, launcher, whole, &BlurMethod::ALL)?;
     table(session, whole, &rows);
     if !session.options.quick {
         const TIMES: usize = 8;
         let image = photograph::repeated(&whole.image.map(f32::from), TIMES)?.map(<u8 as Pixel>::from_f32);
         let large = Work::new(image, whole.mask);
         session.note(format!("The photograph repeated {TIMES} x {TIMES} times:"));
-        let rows = ways(session, launcher, &large, &BlurMethod::ALL)?.0;
+        let rows = measure(session, launcher, &large, &BlurMethod::ALL)?.0;
         table(session, &large, &rows);
     }
     Ok(blurred)
 }
 
-/// Some methods on one picture: checked, then timed or counted. Returns the last right result, too.
-fn ways(
+/// Checks some methods on one picture, then times them or counts their accesses. Returns their rows and the last right
+/// result.
+fn measure(
     session: &mut Session<'_>,
     launcher: &Launcher,
     work: &Work,
-    ways: &[BlurMethod],
+    methods: &[BlurMethod],
 ) -> Result<(Vec<Row>, Option<Vec<u8>>)> {
     let (mut rows, mut answer) = (Vec::new(), None);
-    for &way in ways {
+    for &method in methods {
         let mut arrays = Arrays::new(launcher, work)?;
-        let counts = arrays.blur(launcher, work, way, true)?;
+        let counts = arrays.blur(launcher, work, method, true)?;
         let found = launcher.download(&arrays.result)?;
-        if session.check(format!("{}, {}", way.name(), work.describe()), work.judge(way, &found)) {
-            let timing = session.time(launcher, || arrays.blur(launcher, work, way, false).map(|_| ()))?;
-            rows.push(Row { name: way.name().to_owned(), way, timing, counts });
+        if session.check(format!("{}, {}", method.name(), work.describe()), work.judge(method, &found)) {
+            let timing = session.time(launcher, || arrays.blur(launcher, work, method, false).map(|_| ()))?;
+            rows.push(Row { name: method.name().to_owned(), method, timing, counts });
             answer = Some(found);
         }
     }
@@ -194,7 +195,7 @@ impl Arrays {
     }
 
     /// Launches one or two kernels; counts, if asked and on the emulator.
-    fn blur(&mut self, launcher: &Launcher, work: &Work, way: BlurMethod, count: bool) -> Result<Option<Counts>> {
+    fn blur(&mut self, launcher: &Launcher, work: &Work, method: BlurMethod, count: bool) -> Result<Option<Counts>> {
         let (width, height) = (work.image.width() as u32, work.image.height() as u32);
         let (mask_width, mask_height) = (work.mask.width as u32, work.mask.height as u32);
         let Self { image, mask, between, result } = self;
@@ -207,7 +208,7 @@ impl Arrays {
             counts += launcher.launch_counting(call)?.unwrap_or_default();
             Ok(())
         };
-        match way {
+        match method {
             BlurMethod::Direct => launch(&BoxBlur { image, result, mask, width, height, mask_width, mask_height })?,
             BlurMethod::Separable => {
                 let area = mask_width * mask_height;
@@ -224,31 +225,31 @@ impl Arrays {
     }
 }
 
-/// All methods on the CPU. Returns the blurred picture, if it is right.
+/// Runs all methods on the CPU. Returns the blurred picture, if it is right.
 fn on_cpu(session: &mut Session<'_>, work: &Work) -> Result<Option<Vec<u8>>> {
     let (mut rows, mut answer) = (Vec::new(), None);
     let device = Device::cpu();
     let mut direct = Direct::new(&device, work, Border::ZERO)?;
-    for way in BlurMethod::ALL {
-        let name = match way {
+    for method in BlurMethod::ALL {
+        let name = match method {
             BlurMethod::Direct => format!("this project's convolution ({})", direct.convolution.variant()),
-            _ => way.name().to_owned(),
+            _ => method.name().to_owned(),
         };
         let mut blur = || -> Result<Vec<u8>> {
-            Ok(match way {
+            Ok(match method {
                 BlurMethod::Direct => direct.blur()?,
                 BlurMethod::Separable => cpu::separable(&work.image, work.mask),
                 BlurMethod::Running => cpu::running(&work.image, work.mask),
             })
         };
         let found = blur()?;
-        if session.check(format!("the CPU: {name}, {}", work.describe()), work.judge(way, &found)) {
+        if session.check(format!("the CPU: {name}, {}", work.describe()), work.judge(method, &found)) {
             let mut failed = None;
             let timing = session.time_cpu(|| failed = blur().err())?;
             if let Some(error) = failed {
                 return Err(error);
             }
-            rows.push(Row { name, way, timing: Some(timing), counts: None });
+            rows.push(Row { name, method, timing: Some(timing), counts: None });
             answer = Some(found);
         }
     }
@@ -280,7 +281,7 @@ impl Direct {
 /// Times and speed-ups, or what the emulator counted.
 fn table(session: &mut Session<'_>, work: &Work, rows: &[Row]) {
     let pixels = work.image.values().len() as f64;
-    let first = rows.iter().find(|row| row.way == BlurMethod::Direct).and_then(|row| row.timing);
+    let first = rows.iter().find(|row| row.method == BlurMethod::Direct).and_then(|row| row.timing);
     let timed = |row: &Row| {
         let timing = row.timing?;
         let speed_up = first.map_or("-".to_owned(), |first| times_as_fast(&first, &timing));

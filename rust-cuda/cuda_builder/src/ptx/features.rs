@@ -12,7 +12,7 @@ use std::fmt;
 pub(super) struct Needs {
     /// The number of the architecture: 90 of `sm_90`.
     target: u32,
-    /// Whether the target is one as `sm_90a`, which runs on that architecture alone.
+    /// Whether the code runs on that architecture alone, as that of `sm_90a`.
     is_specific: bool,
     /// The version of PTX: (7, 8) of 7.8.
     version: (u32, u32),

@@ -1,4 +1,5 @@
-//! Whether the header of a text suits its instructions. Of inline assembly the compiler does not know.
+//! Compares the header of a text with its instructions. The compiler writes the header without a look at inline
+//! assembly, so the header may be too old.
 
 use super::Ptx;
 use super::features::{Needs, needs};
@@ -40,7 +41,7 @@ impl Ptx {
         newer
     }
 
-    /// A text of this PTX with a `.version` that has all instructions. One that suffices stays.
+    /// The text of this PTX, with a `.version` that has all instructions. A version that suffices stays.
     pub(crate) fn with_version(&self, text: String) -> String {
         let instructions = self.items.iter().flat_map(|item| &item.instructions);
         let version = instructions.map(|name| needs(name)).fold(self.header(), Needs::and).version();
@@ -49,7 +50,7 @@ impl Ptx {
     }
 }
 
-/// The list for an error, a line for each instruction.
+/// The text of an error: a line for each instruction.
 pub(crate) fn listed(newer: &[NewerInstruction]) -> String {
     let line = |NewerInstruction { item, instruction, target }: &_| format!("  {item}: {instruction} needs {target}");
     newer.iter().map(line).collect::<Vec<_>>().join("\n")

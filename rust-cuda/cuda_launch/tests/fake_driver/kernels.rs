@@ -88,7 +88,7 @@ impl Fake {
         unsafe { add(symbol.as_ptr(), parameters.as_ptr(), parameters.len(), run::<K>) };
     }
 
-    /// What a correct program does not leave.
+    /// The objects that are left, and the reported misuse. A correct program has none.
     pub(crate) fn trouble(&self) -> Option<String> {
         let report: unsafe extern "C" fn(*mut c_char, usize) -> usize = self.function("fake_cuda_report");
         let mut text = vec![0_u8; 1 << 16];

@@ -1,4 +1,4 @@
-//! The GPU's side of a launch, with a driver that needs no GPU: `fake_cuda` runs the kernels of this file.
+//! Launches by the driver's functions, without a GPU: `fake_cuda` runs the kernels of this file in the emulator.
 //!
 //! The calls, their order, the arguments as bytes, the memory and the errors are those of a GPU. The PTX is not run.
 
@@ -132,7 +132,7 @@ fn a_kernel_gets_its_arguments_and_the_memory_of_the_gpu() {
         assert_eq!(found[..5], [3.5, 13.0, 153.0, 2003.0, 5.5]);
         assert!(found[5].is_nan(), "what no kernel writes is NaN");
 
-        // The kernel runs behind the new values only if it was launched behind them.
+        // The kernel must read the new values, which were written before the launch.
         device.set_constant(CRATE, FACTORS, &[2.0; 4]).unwrap();
         let call = Scale { line: Line { factor: 1.0, summand: 0 }, from: &from, to: &mut to, length: 5 };
         // SAFETY: the arrays are long enough.
@@ -152,7 +152,7 @@ fn a_kernel_gets_its_arguments_and_the_memory_of_the_gpu() {
         device.write(&mut nothing, &[]).unwrap();
         assert_eq!(device.download(&nothing).unwrap(), []);
 
-        // New values are written behind the kernels before, and read behind the kernels after.
+        // New values are written after the earlier kernels, and read after the later ones.
         let mut values = values;
         device.write(&mut values, &[5; 64]).unwrap();
         // SAFETY: the arrays are long enough, and the launch is that of the kernel.
