@@ -115,12 +115,6 @@ pub(crate) fn failed(kernel: &str, error: cuda_emulator::Error) -> Error {
     }
 }
 
-impl std::fmt::Debug for EmulatorConvolution {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EmulatorConvolution").field("plan", &self.plan).finish_non_exhaustive()
-    }
-}
-
 impl EmulatorConvolution {
     /// Plans the problem for an H100, whose memory has no end but `memory_limit`.
     ///

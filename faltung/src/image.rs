@@ -1,7 +1,10 @@
 //! Images in memory.
 
+use std::fmt;
+
 use bytemuck::{Pod, TransparentWrapper, Zeroable};
 
+use crate::debug::First;
 use crate::{Error, Result, View, ViewMut, memory};
 
 pub use kernels_gpu::abi::pixel::{Pixel, PixelType};
@@ -62,12 +65,21 @@ pub(crate) fn check_side(what: &str, side: usize) -> Result<()> {
 /// assert_eq!(image.row(2), [20.0, 21.0, 22.0, 23.0]);
 /// # Ok::<(), faltung::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Image<T = f32> {
     width: usize,
     height: usize,
     channels: usize,
     values: Vec<T>,
+}
+
+impl<T: fmt::Debug> fmt::Debug for Image<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { width, height, channels, values } = self;
+        let mut image = f.debug_struct("Image");
+        image.field("width", width).field("height", height).field("channels", channels);
+        image.field("values", &First(values)).finish()
+    }
 }
 
 impl<T: Pixel> Image<T> {

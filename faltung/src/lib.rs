@@ -135,6 +135,7 @@ mod convert;
 mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
+mod debug;
 mod device;
 mod device_choice;
 mod device_image;

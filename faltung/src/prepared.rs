@@ -1,5 +1,6 @@
 //! A problem made ready on a device, to run from any thread, any number of times.
 
+use std::fmt;
 use std::sync::Arc;
 
 use cuda_emulator::Counts;
@@ -38,12 +39,18 @@ use crate::{Error, ErrorBound, Image, Pixel, PixelFormat, Problem, Result, View,
 /// });
 /// # Ok::<(), faltung::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Prepared {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut prepared = f.debug_struct("Prepared");
+        prepared.field("problem", self.problem()).field("variant", &self.variant()).finish_non_exhaustive()
+    }
+}
+
 struct Shared {
     problem: Problem,
     engine: Engine,
@@ -52,7 +59,6 @@ struct Shared {
 }
 
 /// What a device has made ready.
-#[derive(Debug)]
 pub(crate) enum Engine {
     Cpu(cpu::Convolution),
     Emulator(Box<EmulatorConvolution>),

@@ -1,7 +1,5 @@
 //! The methods of the CPU, and the choice of one.
 
-use std::fmt;
-
 use super::Window;
 use super::byte_rows::ByteRow;
 use super::fft::Fft;
@@ -40,12 +38,6 @@ pub(super) enum Method {
     Whole(Whole),
     /// Products of spectra, tile by tile.
     Fft(Box<Fft>),
-}
-
-impl fmt::Debug for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
 }
 
 impl Method {

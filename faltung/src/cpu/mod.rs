@@ -82,7 +82,6 @@ const MOST_ROWS: usize = 16 * ROWS;
 const LEAST_COLUMNS: usize = 4096;
 
 /// A problem made ready for this CPU.
-#[derive(Debug)]
 pub(crate) struct Convolution {
     level: Level,
     method: Method,

@@ -41,8 +41,8 @@ fn read(address: u64) -> Result<Option<AddressInfo>, Failure> {
     const DEVICE: u32 = 2;
     let (mut kind, mut device, mut is_managed) = (0_u32, -1_i32, 0_u32);
     let mut values: [*mut c_void; 3] = [(&raw mut kind).cast(), (&raw mut device).cast(), (&raw mut is_managed).cast()];
-    // SAFETY: the driver reads three attributes, and writes three numbers of 4 bytes. The last is a C `bool` or an
-    // `unsigned int` by the driver's version.
+    // SAFETY: the driver reads three attributes, and writes three numbers of up to 4 bytes. Older drivers write an
+    // `unsigned int` for the last one, newer ones a C `bool`.
     checked(unsafe { cuPointerGetAttributes(3, ATTRIBUTES.as_ptr(), values.as_mut_ptr(), address) })?;
     let kind = match kind {
         _ if is_managed != 0 => MemoryKind::Managed,

@@ -64,12 +64,6 @@ pub(crate) struct ImageArea {
     pub(super) pitch: usize,
 }
 
-impl std::fmt::Debug for GpuConvolution {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("GpuConvolution").field("plan", self.plan()).finish_non_exhaustive()
-    }
-}
-
 impl GpuConvolution {
     /// Plans the problem, loads the kernel and allocates memory: for the whole image, or if the device's memory, or
     /// `memory_limit` of it, does not hold that, for strips.

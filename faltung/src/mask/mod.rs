@@ -5,10 +5,13 @@ mod generators;
 mod separate;
 mod text;
 
+use std::fmt;
+
 pub use gabor::Gabor;
 pub use generators::Axis;
 pub use text::WrittenMask;
 
+use crate::debug::First;
 use crate::image::check_side;
 use crate::{Error, Result};
 
@@ -21,11 +24,19 @@ use crate::{Error, Result};
 /// assert_eq!(sharpen.at(1, 1), 5.0);
 /// # Ok::<(), faltung::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Mask {
     width: usize,
     height: usize,
     coefficients: Vec<f32>,
+}
+
+impl fmt::Debug for Mask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { width, height, coefficients } = self;
+        let mut mask = f.debug_struct("Mask");
+        mask.field("width", width).field("height", height).field("coefficients", &First(coefficients)).finish()
+    }
 }
 
 impl Mask {

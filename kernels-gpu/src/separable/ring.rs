@@ -310,7 +310,7 @@ crate::registry::instances! {
 /// See [`Spec`].
 pub const SPEC: Spec = Spec {
     name: "separable_ring",
-    summary: "separable masks of any size: rows, then columns, through a ring in shared memory",
+    summary: "separable masks: rows, then columns, through a ring in shared memory",
     reason: "a separable mask: rows, then columns, within an error bound",
     accuracy: Accuracy::Bounded {
         error_constant: |_, (width, height)| error_constant(width, height),
