@@ -6,7 +6,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::TryReserveError;
 use std::panic::resume_unwind;
 
-use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use cuda_std::executor::{Access, Collective, GATHERED, enter};
 
@@ -26,7 +25,7 @@ use crate::panics::{self, Panic};
 use crate::printed::Printed;
 use crate::shared::Shared;
 use crate::sites;
-use crate::stacks;
+use crate::stacks::{self, FiberStack};
 use crate::turns::Turns;
 use crate::wait::{Wait, exchange, lanes, same};
 use crate::warp::{Class, Warp};
@@ -53,7 +52,7 @@ struct Asserted;
 struct Missed;
 
 /// One thread of the block.
-type Fiber = Coroutine<u32, (), (), DefaultStack>;
+type Fiber = Coroutine<u32, (), (), FiberStack>;
 
 /// What all blocks of a launch share.
 #[derive(Clone, Copy)]
@@ -118,7 +117,7 @@ pub(crate) struct Runner<'a> {
     is_first: Cell<bool>,
     /// Whether an assertion of a thread of the block has failed. Others may then wait for it in vain.
     asserted: Cell<bool>,
-    stacks: RefCell<Vec<DefaultStack>>,
+    stacks: RefCell<Vec<FiberStack>>,
     spare: Cell<Box<[u8]>>,
 }
 

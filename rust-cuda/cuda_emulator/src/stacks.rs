@@ -2,9 +2,10 @@
 //! most threads run.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use corosensei::stack::DefaultStack;
+use corosensei::stack::{DefaultStack, Stack, StackPointer};
 
 use crate::host_memory::has_room;
 
@@ -17,23 +18,67 @@ pub(crate) const STACK_BYTES: usize = 128 * 1024;
 const MOST: usize = 2048;
 
 /// The stacks that no fiber uses, by their size.
-static IDLE: Mutex<BTreeMap<usize, Vec<DefaultStack>>> = Mutex::new(BTreeMap::new());
+static IDLE: Mutex<BTreeMap<usize, Vec<FiberStack>>> = Mutex::new(BTreeMap::new());
+
+/// The distances from the end of a page to the first byte of a stack repeat after this many.
+const PAGE_BYTES: usize = 4096;
+/// The difference of the distances of two stacks: an odd number of cache lines.
+const STEP: usize = 9 * 64;
+
+/// A stack that begins within a page. If all began at the end of one, the lines that fibers use would fall into a few
+/// sets of the cache and evict each other.
+pub(crate) struct FiberStack {
+    mapping: DefaultStack,
+    /// The bytes between the end of the mapping and the first byte of the stack.
+    unused: usize,
+}
+
+impl FiberStack {
+    fn new(bytes: usize) -> std::io::Result<Self> {
+        static MADE: AtomicUsize = AtomicUsize::new(0);
+        let unused = MADE.fetch_add(STEP, Ordering::Relaxed) % PAGE_BYTES;
+        Ok(Self { mapping: DefaultStack::new(bytes.saturating_add(PAGE_BYTES))?, unused })
+    }
+}
+
+// SAFETY: the mapping has a guard page at its end, which is this stack's, too. Without the unused bytes, fewer than
+// `PAGE_BYTES`, at least the bytes that were asked for are left. `unused` is a multiple of a stack's alignment.
+unsafe impl Stack for FiberStack {
+    fn base(&self) -> StackPointer {
+        let base = self.mapping.base().get() - self.unused;
+        StackPointer::new(base).expect("an address within a mapping")
+    }
+
+    fn limit(&self) -> StackPointer {
+        self.mapping.limit()
+    }
+
+    #[cfg(windows)]
+    fn teb_fields(&self) -> corosensei::stack::StackTebFields {
+        self.mapping.teb_fields()
+    }
+
+    #[cfg(windows)]
+    fn update_teb_fields(&mut self, stack_limit: usize, guaranteed_stack_bytes: usize) {
+        self.mapping.update_teb_fields(stack_limit, guaranteed_stack_bytes);
+    }
+}
 
 /// A stack of this size.
 ///
 /// # Errors
 /// The system's error if it can't map a new stack. `OutOfMemory` if little memory would be left.
-pub(crate) fn take(bytes: usize) -> std::io::Result<DefaultStack> {
+pub(crate) fn take(bytes: usize) -> std::io::Result<FiberStack> {
     let idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner).get_mut(&bytes).and_then(Vec::pop);
     match idle {
         Some(stack) => Ok(stack),
-        None if has_room(bytes) => DefaultStack::new(bytes),
+        None if has_room(bytes) => FiberStack::new(bytes),
         None => Err(std::io::ErrorKind::OutOfMemory.into()),
     }
 }
 
 /// Keeps stacks of this size. It unmaps those above [`MOST`], or all if the host has too little memory for their list.
-pub(crate) fn give_back(bytes: usize, mut stacks: Vec<DefaultStack>) {
+pub(crate) fn give_back(bytes: usize, mut stacks: Vec<FiberStack>) {
     let mut all = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
     let kept: usize = all.values().map(Vec::len).sum();
     let wanted = stacks.len().min(MOST.saturating_sub(kept));
