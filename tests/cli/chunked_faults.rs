@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use faltung::Image;
@@ -69,6 +69,20 @@ fn a_killed_run_is_completed() {
     assert!(done.is_sorted(), "a run lost chunks: {done:?}");
     Ended::from(start(&place, &filter).wait_with_output().unwrap()).with(0, &[]);
     assert_same(&found, &whole);
+}
+
+#[test]
+fn an_interrupted_run_says_how_it_goes_on() {
+    let filter = ["--gaussian", "6", "--exact"];
+    let place = prepared(1500, 1300, "100", &filter);
+    let child = start(&place, &filter);
+    while chunks(&place.path("b.zarr")) == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    Ended::from(child.wait_with_output().unwrap()).with(130, &["interrupted; the same command with --skip-existing "]);
+    Ended::from(start(&place, &filter).wait_with_output().unwrap()).with(0, &[]);
+    assert_same(&place.path("b.zarr"), &place.path("whole.zarr"));
 }
 
 /// A file that can't be written ends the run. What is written is whole, the rest is listed, and a second run completes

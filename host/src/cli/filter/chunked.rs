@@ -336,7 +336,15 @@ impl Job<'_> {
         let counters = Progress::default();
         let progress = ChunkProgress::new(&counters, share.chunks.len(), self.args.quiet);
         let bar = progress.bar();
-        interrupt::clean_up_when_interrupted(move || bar.finish_and_clear());
+        let can_go_on = is_zarr(&self.args.output) && !self.args.quiet;
+        interrupt::clean_up_when_interrupted(move || {
+            bar.finish_and_clear();
+            if can_go_on {
+                output::message(format_args!(
+                    "interrupted; the same command with --skip-existing computes the chunks that are missing"
+                ));
+            }
+        });
         let run = |devices: &[Device], chunks: &[usize]| {
             let report = chunked.run(devices, chunks.iter().copied(), source, sink, &counters);
             report.map_err(|error| explain(error, own))
