@@ -225,7 +225,7 @@ fn zero_fill_reads_no_more_than_it_copies() {
     assert!(matches!(defect(16, 8).kind, Kind::OutOfBounds { .. }));
     assert!(matches!(defect(8, 7).kind, Kind::Misaligned));
     assert!(matches!(defect(8, 0).kind, Kind::Misaligned));
-    assert!(defect(16, 8).action.starts_with("asynchronous read of 8 bytes at 0x"), "{}", defect(16, 8));
+    assert!(defect(16, 8).action.starts_with("asynchronous read of 8 bytes at source[16]"), "{}", defect(16, 8));
 }
 
 /// One thread copies an element and overwrites the source: before the issue, before the wait, or after it.
