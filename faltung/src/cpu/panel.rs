@@ -142,6 +142,16 @@ impl<U: Pixel, const WIDTH: usize, const HEIGHT: usize> Work for Bands<'_, '_, U
     }
 }
 
+/// The tile that most of a panel for windows of `WIDTH` x `HEIGHT` consists of, where 0 is any number.
+struct Main<S, const V: usize, const WIDTH: usize, const HEIGHT: usize>(PhantomData<S>);
+
+impl<S: Simd, const V: usize, const WIDTH: usize, const HEIGHT: usize> Main<S, V, WIDTH, HEIGHT> {
+    /// Whether it is the tile of a small window.
+    const IS_SMALL: bool = HEIGHT != 0 && S::HOLDS_TILE;
+    /// Its vectors in a row. 3 x 3 has three with AVX2.
+    const VECTORS: usize = if Self::IS_SMALL && WIDTH == 3 && V < 3 { 3 } else { V };
+}
+
 /// A tile other than those that most of a panel consists of. `band` makes it.
 struct Other<'a, 'u, U> {
     tile: Tile<'a>,
@@ -196,22 +206,17 @@ unsafe fn band<S: Simd, U: Pixel, const V: usize, const WIDTH: usize, const HEIG
     let next_band = ROWS + window.height() - 1;
     // No tile goes beyond this column. Source rows have `window.beyond()` values after it. `uncertain` ends here.
     let padded = start + (end - start).next_multiple_of(V * S::LANES);
-    let is_small = const { HEIGHT != 0 && S::HOLDS_TILE };
-    // 3 x 3 has three vectors with AVX2.
-    let is_three = const { WIDTH == 3 && V < 3 };
     let mut x = start;
     while x < end {
         let left = end - x;
         let is_wide = left > V * S::LANES / 2;
-        let is_main = match (is_small, is_three) {
-            (false, _) => is_wide,
-            (true, false) => count == ROWS && is_wide,
-            (true, true) => count == ROWS && left >= 3 * S::LANES,
-        };
+        let vectors = Main::<S, V, WIDTH, HEIGHT>::VECTORS;
+        let has_columns = if vectors > V { left >= vectors * S::LANES } else { is_wide };
+        let is_main = has_columns && (count == ROWS || !Main::<S, V, WIDTH, HEIGHT>::IS_SMALL);
         let columns = S::LANES
             * match (is_main, is_wide) {
-                (true, _) if is_three => 3,
-                (true, _) | (false, true) => V,
+                (true, _) => vectors,
+                (false, true) => V,
                 (false, false) => 1,
             };
         debug_assert!(x + columns <= padded, "a tile from {x} on in {start}..{end}");
@@ -241,14 +246,16 @@ unsafe fn band<S: Simd, U: Pixel, const V: usize, const WIDTH: usize, const HEIG
             // are whole vectors wide, so in an aligned row all vectors are aligned. The tile of a small window has all
             // ROWS rows.
             unsafe {
-                if const { !(HEIGHT != 0 && S::HOLDS_TILE) && WIDTH == 1 } {
+                if const { Main::<S, V, WIDTH, HEIGHT>::IS_SMALL } {
+                    if const { Main::<S, V, WIDTH, HEIGHT>::VECTORS == V } {
+                        small::<S, U, V, WIDTH, HEIGHT>(simd, of, uncertain);
+                    } else {
+                        small::<S, U, 3, WIDTH, HEIGHT>(simd, of, uncertain);
+                    }
+                } else if const { WIDTH == 1 } {
                     tile::<S, U, V, true>(simd, of, count, uncertain);
-                } else if const { !(HEIGHT != 0 && S::HOLDS_TILE) } {
-                    tile::<S, U, V, false>(simd, of, count, uncertain);
-                } else if const { WIDTH == 3 && V < 3 } {
-                    small::<S, U, 3, WIDTH, HEIGHT>(simd, of, uncertain);
                 } else {
-                    small::<S, U, V, WIDTH, HEIGHT>(simd, of, uncertain);
+                    tile::<S, U, V, false>(simd, of, count, uncertain);
                 }
             }
         } else {

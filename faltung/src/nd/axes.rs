@@ -65,7 +65,7 @@ pub fn filter_axes(input: Input<'_>, output: Output<'_>, filters: &[AxisFilter<'
     sums.check(input.layout.element, output.layout.element)?;
     output.layout.check_shape(&input.layout)?;
     for filter in filters {
-        filter.lines.check_on_cpu(filter.along.size(), input.layout.shape.len())?;
+        filter.lines.check_on_cpu(filter.along.size(), &input.layout)?;
     }
     if input.layout.elements() == 0 {
         return Ok(());

@@ -18,7 +18,7 @@ use super::line_filter::{LineFilter, Summed};
 use super::narrow::{Again, Narrow, PARTIAL, Values};
 use super::scratch::Scratch;
 use super::whole::{Correlated, Means};
-use super::{Element, Input, Output, Sums, run_jobs};
+use super::{Element, Input, Layout, Output, SERIAL, Sums, run_jobs};
 use crate::cpu::simd::{Level, Simd};
 use crate::{Error, Result, memory, parallel};
 
@@ -47,12 +47,15 @@ impl Lines {
     }
 
     /// [`check`](Self::check) for the CPU. There may be too little memory for a filter that is much longer than its axis.
-    pub(super) fn check_on_cpu(&self, size: usize, axes: usize) -> Result<()> {
+    pub(super) fn check_on_cpu(&self, size: usize, array: &Layout) -> Result<()> {
         /// For each position under a filter: its place on the axis, and for each thread eight lines of `f64`.
         const OF_AXIS: usize = size_of::<Option<usize>>();
         const OF_THREAD: usize = 8 * size_of::<f64>();
-        self.check(size, axes)?;
-        let bytes = size.saturating_mul(OF_AXIS + OF_THREAD * parallel::threads());
+        self.check(size, array.shape.len())?;
+        // A short call has one thread. To ask for the number would start rayon's pool.
+        let is_short = array.elements().saturating_mul(size) < SERIAL;
+        let threads = if is_short { 1 } else { parallel::threads() };
+        let bytes = size.saturating_mul(OF_AXIS + OF_THREAD * threads);
         memory::with_capacity::<u8>(bytes, "for the lines under a filter").map(drop)
     }
 }
@@ -275,7 +278,7 @@ fn run<F: LineSums>(input: Input<'_>, output: Output<'_>, lines: &Lines, filter:
     let (results, first, length, is_part) = match part {
         Part::All => {
             output.layout.check_shape(&input.layout)?;
-            lines.check_on_cpu(size, input.layout.shape.len())?;
+            lines.check_on_cpu(size, &input.layout)?;
             (0..input.layout.shape[axis], 0, input.layout.shape[axis], false)
         }
         Part::Some { results, first, length } => (results, first, length, true),

@@ -97,7 +97,7 @@ impl<'a> WindowMeans<'a> {
             return Err(Error::Number { what: "the type of the result", required: "that of the input", found });
         }
         for (axis, (lines, size)) in lines.iter().zip(sizes).enumerate() {
-            lines.check_on_cpu(size, input.layout.shape.len())?;
+            lines.check_on_cpu(size, &input.layout)?;
             if lines.axis != axis {
                 let found = format!("{} for those of axis {axis}", lines.axis);
                 return Err(Error::Number { what: "the axis", required: "0, then 1", found });
