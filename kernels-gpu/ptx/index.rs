@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "0b0f37a548e2f867311cfac008456ab6e8571e48d38637650e3b6874eb7cb171";
+pub const SOURCE_HASH: &str = "7a66bdd5beab71fff99a2b0e44c467b263b070c51970dfb0615a14edb9facef2";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

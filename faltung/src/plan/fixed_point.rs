@@ -1,8 +1,10 @@
 //! A mask in fixed point, as the tensor cores take it, and how far its sums can be from the direct ones.
 
 use kernels_gpu::tensor_core_u8::{Layout, header};
+use kernels_gpu::util::planes::proven::Whole;
 
 use super::direct_sum::{ABOVE, DirectSum, power};
+use super::proof::{in_unit, sum_unit};
 use crate::Problem;
 
 /// The largest magnitude of a coefficient: two signed digits of 8 bits, `127 * 256 + 127`.
@@ -116,18 +118,20 @@ impl FixedPoint {
         words[header::UNCERTAIN as usize] = self.limit();
         words[4..].fill(self.bias as u32);
         let coefficients = problem.window().coefficients();
+        let unit = sum_unit(coefficients.iter().copied(), u8::FACTOR_EXPONENT).unwrap_or(0.0);
+        words[header::UNIT as usize] = unit.to_bits();
+        let in_unit = |index: usize| in_unit(coefficients[index], unit, u8::FACTOR_EXPONENT).to_bits();
         for row in 0..height {
-            let at = |column| index(row, column).map_or(0, |index| coefficients[index].to_bits());
+            let at = |column| index(row, column).map_or(0, in_unit);
             words.extend((0..width).map(at));
             words.resize(words.len().next_multiple_of(4), 0);
         }
-        for part in 0..layout.matrices(height) {
+        for matrix in 0..layout.matrices(height) {
             for (lane, word) in (0..32).flat_map(|lane| (0..4).map(move |word| (lane, word))) {
                 words.push(u32::from_le_bytes([0, 1, 2, 3].map(|byte| {
-                    let (k, n, digit) = Layout::fragment_element(lane, word, byte);
-                    let place = layout.mask_element((width, height), part, k, n);
-                    let index = place.and_then(|(row, column)| index(row, column));
-                    index.map_or(0, |index| self.digits[index][digit as usize] as u8)
+                    let element = layout.element((width, height), matrix, lane, (word, byte));
+                    let digit = element.and_then(|(row, column, digit)| Some((index(row, column)?, digit)));
+                    digit.map_or(0, |(index, digit)| self.digits[index][digit as usize] as u8)
                 })));
             }
         }

@@ -67,12 +67,16 @@ pub struct Proof {
 impl Proof {
     /// A coefficient for the ordered sums in the proof's unit.
     pub(super) fn coefficient(&self, coefficient: f32) -> f32 {
-        if self.unit == 0.0 {
-            return coefficient;
-        }
-        let factor = f64::from(self.unit) * power(self.conversion.factor_exponent());
-        (f64::from(coefficient) / factor) as f32
+        in_unit(coefficient, self.unit, self.conversion.factor_exponent())
     }
+}
+
+/// A coefficient for ordered sums in a [unit](sum_unit), or the coefficient itself if the unit is 0.
+pub(super) fn in_unit(coefficient: f32, unit: f32, factor_exponent: i32) -> f32 {
+    if unit == 0.0 {
+        return coefficient;
+    }
+    (f64::from(coefficient) / (f64::from(unit) * power(factor_exponent))) as f32
 }
 
 /// The unit of the ordered sums: the smallest power of two with which all coefficients stay below `2^128`. The pixels
@@ -82,7 +86,7 @@ impl Proof {
 /// is set in a coefficient. If that bit is at least `2^-149` in the unit, all sums below `2^-125` are exact in both.
 ///
 /// The coefficients are finite, and their sums with pixels far from overflow. So the unit is a normal number.
-fn sum_unit(coefficients: impl Iterator<Item = f32>, factor_exponent: i32) -> Option<f32> {
+pub(super) fn sum_unit(coefficients: impl Iterator<Item = f32>, factor_exponent: i32) -> Option<f32> {
     let nonzero = coefficients.filter(|&coefficient| coefficient != 0.0);
     let (least, most) = nonzero.fold((i32::MAX, f32::MIN_POSITIVE), |(least, most), coefficient| {
         (least.min(unit_of(coefficient)), most.max(coefficient.abs()))

@@ -8,3 +8,4 @@ pub(crate) mod mask_row;
 pub mod partition;
 pub(crate) mod row_reader;
 pub mod vector;
+pub(crate) mod warp_sum;

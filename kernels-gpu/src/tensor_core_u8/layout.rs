@@ -2,7 +2,7 @@
 
 use super::{
     GRANULE, MASK_ROWS, MATRIX_WORDS, MAX_REGISTER_MATRICES, MMA_K, MMA_N, ROWS, SLABS, WARPS, block_columns,
-    list_capacity, planar_channels, result_pitch,
+    list_capacity, planar_channels, result_pitch, stages,
 };
 use crate::abi::params::padded_mask_width;
 use crate::common::async_rows::VECTOR_BYTES;
@@ -15,6 +15,9 @@ pub mod header {
     pub const BIAS: u32 = 1;
     /// The threshold: a sum is uncertain if its fraction bits, at the top of a word, are below this.
     pub const UNCERTAIN: u32 = 2;
+    /// The unit of the ordered sums, or 0. If it is not 0, the coefficients are divided by `unit * 2^FACTOR_EXPONENT`:
+    /// see [`Whole::factor`](crate::util::planes::proven::Whole::factor).
+    pub const UNIT: u32 = 3;
     /// Words of the header. The last four are the initial accumulators: the bias.
     pub const WORDS: u32 = 8;
 }
@@ -37,6 +40,8 @@ pub struct Layout {
     pub phase: u32,
     /// Chunks of 32 bytes that a row of the mask takes.
     pub chunks: u32,
+    /// Whether a row of the mask takes 16 bytes more.
+    pub tail: bool,
     /// Whether a row of the mask takes half a chunk, so that two rows make one matrix.
     pub paired: bool,
     /// Columns of a row, for each plane, in whole vectors or granules.
@@ -76,11 +81,15 @@ impl Layout {
         let skip = ((middle * stride as i32).wrapping_neg() & (unit as i32 - 1)) as u32;
         let phase = skip % 4;
         let span = phase + MMA_N + (width - 1) * stride;
-        let chunks = span.div_ceil(MMA_K);
         let paired = side > 0 && span <= MMA_K / 2;
+        // For masks of any size a second loop over the rows would take registers for another block.
+        let tail = side > 0 && !paired && 0 < span % MMA_K && span % MMA_K <= MMA_K / 2;
+        let chunks = if tail { span / MMA_K } else { span.div_ceil(MMA_K) };
         // `of_products`: bytes that the matrix products read. `of_windows`: bytes that recomputed windows read, in
         // whole words and one word more.
-        let of_products = block_columns(planar) - MMA_N + if paired { MMA_K / 2 } else { MMA_K * chunks };
+        let of_products = block_columns(planar) - MMA_N
+            + if paired || tail { MMA_K / 2 } else { 0 }
+            + if paired { 0 } else { MMA_K * chunks };
         let of_windows = (phase + block_columns(planar) - 1) / 4 * 4 + 4 * (((width - 1) * stride + 1).div_ceil(4) + 1);
         let read = skip - phase + if of_products > of_windows { of_products } else { of_windows };
         let run = read.next_multiple_of(unit);
@@ -93,62 +102,64 @@ impl Layout {
             first: skip - phase,
             phase,
             chunks,
+            tail,
             paired,
             run,
             lead,
             copied,
             // An odd number of vectors: 8 neighbouring rows lie in different banks.
             pitch: ((copied / VECTOR_BYTES) | 1) * VECTOR_BYTES,
-            in_registers: side > 0 && (paired || chunks * side <= MAX_REGISTER_MATRICES as u32),
+            in_registers: side > 0 && !tail && (paired || chunks * side <= MAX_REGISTER_MATRICES as u32),
         }
     }
 
-    /// The number of Toeplitz matrices: one for each row of the mask and chunk.
+    /// The number of Toeplitz matrices: one for each row of the mask and chunk, and one for the tails of two rows.
     ///
     /// If rows are paired: two for each pair, with the even row first and with the odd row first.
     #[inline(always)]
     #[must_use]
     pub const fn matrices(&self, mask_height: u32) -> u32 {
-        if self.paired { mask_height.div_ceil(2) * 2 } else { self.chunks * self.rows(mask_height) }
+        if self.paired {
+            return mask_height.div_ceil(2) * 2;
+        }
+        let rows = self.rows(mask_height);
+        self.chunks * rows + if self.tail { rows / 2 } else { 0 }
     }
 
     /// The rows of a mask, padded with rows of zeros.
     #[inline(always)]
     pub(super) const fn rows(&self, mask_height: u32) -> u32 {
-        if self.in_registers { mask_height } else { padded(mask_height) }
+        if self.in_registers { mask_height } else { mask_height.next_multiple_of(MASK_ROWS) }
     }
 
-    /// The row and the column of the mask in row `k` (0 to 31) and column `n` (0 to 7) of a matrix, if any.
+    /// What a lane holds in byte `byte` of word `word` (0 to 3) of its fragment of a matrix, if any.
     ///
+    /// It is the row of the mask, its column, and which byte of the coefficient: 0 for the low one, 1 for the high one.
     /// `mask` is the width and the height of the mask.
     #[must_use]
-    pub const fn mask_element(&self, mask: (u32, u32), matrix: u32, k: u32, n: u32) -> Option<(u32, u32)> {
-        let (row, place) = if self.paired {
-            ((matrix / 2 * 2 + k / (MMA_K / 2)).wrapping_sub(matrix % 2), k % (MMA_K / 2))
+    pub const fn element(
+        &self,
+        mask: (u32, u32),
+        matrix: u32,
+        lane: u32,
+        (word, byte): (u32, u32),
+    ) -> Option<(u32, u32, u32)> {
+        // Each word holds 4 of the 16 bytes that the lanes of a group share.
+        let (k, from) = (lane % 4 * 4 + byte, self.phase + lane / 4);
+        let whole = self.chunks * self.rows(mask.1);
+        let (row, place, digit) = if self.paired {
+            ((matrix / 2 * 2 + word % 2).wrapping_sub(matrix % 2), k, word / 2)
+        } else if matrix < whole {
+            (matrix % self.rows(mask.1), matrix / self.rows(mask.1) * MMA_K + word % 2 * (MMA_K / 2) + k, word / 2)
         } else {
-            (matrix % self.rows(mask.1), matrix / self.rows(mask.1) * MMA_K + k)
+            ((matrix - whole) * 2 + word / 2, self.chunks * MMA_K + k, word % 2)
         };
-        let from = self.phase + n;
         if row >= mask.1 || place < from || !(place - from).is_multiple_of(self.stride) {
             return None;
         }
         let column = (place - from) / self.stride;
-        if column < mask.0 { Some((row, column)) } else { None }
+        if column < mask.0 { Some((row, column, digit)) } else { None }
     }
-
-    /// The element of a matrix that a lane holds in byte `byte` of word `word` (0 to 3) of its fragment.
-    ///
-    /// It is the row `k`, the column `n`, and which byte of the coefficient: 0 for the low one, 1 for the high one.
-    #[must_use]
-    pub const fn fragment_element(lane: u32, word: u32, byte: u32) -> (u32, u32, u32) {
-        (word % 2 * 16 + lane % 4 * 4 + byte, lane / 4, word / 2)
-    }
-}
-
-/// The rows of a mask of any size, padded to a multiple of [`MASK_ROWS`].
-#[inline(always)]
-pub(super) const fn padded(mask_height: u32) -> u32 {
-    mask_height.next_multiple_of(MASK_ROWS)
 }
 
 /// Bytes of a slab of the image's rows.
@@ -157,17 +168,17 @@ pub(super) const fn slab_bytes(layout: &Layout, mask_height: u32) -> u32 {
     (ROWS + layout.rows(mask_height) - 1).div_ceil(SLABS) * layout.pitch
 }
 
-/// Bytes of the image's rows: two stages if channels are interleaved, otherwise one.
+/// Bytes of the image's rows in all stages.
 #[inline(always)]
-pub(super) const fn image_bytes(layout: &Layout, mask_height: u32) -> u32 {
-    SLABS * slab_bytes(layout, mask_height) * if layout.planar == 1 { 2 } else { 1 }
+pub(super) const fn image_bytes(layout: &Layout, mask_height: u32, side: u32) -> u32 {
+    SLABS * slab_bytes(layout, mask_height) * stages(layout.planar, side)
 }
 
 /// The dynamic shared memory of a block, in bytes. `side` is the side of the masks of the kernel, 0 for any.
 #[must_use]
 pub const fn shared_bytes(channels: u32, mask_width: u32, mask_height: u32, side: u32) -> u64 {
     let layout = Layout::largest(channels, mask_width, side);
-    let rows = image_bytes(&Layout { pitch: 1, ..layout }, mask_height) as u64;
+    let rows = image_bytes(&Layout { pitch: 1, ..layout }, mask_height, side) as u64;
     let image = rows * layout.pitch as u64;
     let matrices = if layout.in_registers { 0 } else { layout.matrices(mask_height) as u64 };
     let mask = padded_mask_width(mask_width) as u64 * mask_height as u64 + matrices * MATRIX_WORDS as u64;
@@ -176,7 +187,7 @@ pub const fn shared_bytes(channels: u32, mask_width: u32, mask_height: u32, side
     image + results + lists + 4 * mask + 4 * layout.pitch as u64
 }
 
-// Each warp fills and writes one slab. A pass of products takes one row of each slab.
-const _: () = assert!(WARPS == SLABS && MASK_ROWS == SLABS);
+// Each warp fills and writes one slab. A pass of products takes one row of each slab, and two tails from a matrix.
+const _: () = assert!(WARPS == SLABS && MASK_ROWS == SLABS && MASK_ROWS.is_multiple_of(2));
 // Until the list is written, its memory holds four words of flags for each lane.
 const _: () = assert!(4 * 32 * 4 <= 2 * list_capacity(3) && list_capacity(3) <= list_capacity(4));

@@ -1,15 +1,15 @@
 //! The matrix products of a step: sums, bytes, and the lists of uncertain bytes.
 
 use cuda_std::bytes::{byte_perm, pack_sat_u8x2, with_at_least};
-use cuda_std::mma::mma_m16n8k32_u8s8;
+use cuda_std::mma::{mma_m16n8k16_u8s8, mma_m16n8k32_u8s8};
 use cuda_std::prelude::*;
 
-use super::layout::padded;
 use super::store::result_offset;
 use super::{
     Layout, M_TILES, MASK_ROWS, MAX_REGISTER_MATRICES, MMA_K, MMA_N, N_TILES, SLABS, list_capacity, list_start,
     planar_channels, result_pitch, this_thread, warp_columns,
 };
+use crate::common::warp_sum::sum_of_lanes;
 
 /// The accumulators of a lane, for each M tile: the products of the coefficients' low bytes and of their high bytes.
 type Sums = [[[i32; 4]; 2]; M_TILES];
@@ -20,11 +20,23 @@ type Sums = [[[i32; 4]; 2]; M_TILES];
 pub(super) const fn products_per_tile(layout: &Layout, side: u32) -> u32 {
     let of_matrix = 2 * SLABS;
     match (layout.in_registers, layout.paired) {
-        // The loop over rows of the mask is unrolled only for the rows that are in registers at a time.
-        (false, _) => N_TILES as u32 * of_matrix * MASK_ROWS,
+        // The loop over rows of the mask is unrolled only for the rows that are in registers at a time. Tails have a
+        // loop of their own.
+        (false, _) => N_TILES as u32 * of_matrix * MASK_ROWS * if layout.tail { 2 } else { 1 },
         (true, false) => of_matrix * side,
         (true, true) => of_matrix * side.div_ceil(2),
     }
+}
+
+/// The part of a row of the mask that one matrix product takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// A chunk of 32 bytes.
+    Chunk,
+    /// 16 bytes of two rows.
+    Pair,
+    /// 16 bytes.
+    Tail,
 }
 
 /// A lane's result bytes of 64 rows and 8 columns: two neighbours in each of the rows `4 (group + 8 half) + s`.
@@ -206,7 +218,9 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
     unsafe fn sums_from_registers(&self, from: Shared<u32>, registers: &[[u32; 4]; MAX_REGISTER_MATRICES]) -> Sums {
         let mut sums = [[self.bias, [0; 4]]; M_TILES];
         // SAFETY: `registers` has the matrices of all rows.
-        unsafe { self.add(from, registers, self.rows, self.layout.paired, &mut sums) };
+        unsafe {
+            self.add(from, registers, self.rows, if self.layout.paired { Part::Pair } else { Part::Chunk }, &mut sums)
+        };
         sums
     }
 
@@ -220,55 +234,91 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
         let mut sums = [[[self.bias, [0; 4]]; M_TILES]; N_TILES];
         let mut matrices = self.matrices.cast::<F32x4>().offset(lane);
         // black_box keeps LLVM from unrolling the loops.
-        let (chunks, rows) = (thread::black_box(self.layout.chunks), thread::black_box(padded(self.rows)));
+        let (chunks, rows) = (thread::black_box(self.layout.chunks), thread::black_box(self.layout.rows(self.rows)));
         let mut chunk = 0;
         while chunk < chunks {
             thread::no_unroll();
-            let mut at = from.offset(chunk * MMA_K);
-            let mut row = 0;
-            while row < rows {
-                thread::no_unroll();
-                let mut held = [[0; 4]; MASK_ROWS as usize];
-                for fragment in &mut held {
-                    // SAFETY: each row of the padded mask and each chunk has a matrix of 32 fragments.
-                    *fragment = unsafe { matrices.load(0) }.0.map(f32::to_bits);
-                    matrices = matrices.offset(32);
-                }
-                for (n_tile, sums) in sums.iter_mut().enumerate() {
-                    // SAFETY: `held` has MASK_ROWS matrices, those of the rows at `at`.
-                    unsafe { self.add(at.offset(n_tile as u32 * MMA_N).cast(), &held, MASK_ROWS, false, sums) };
-                }
-                at = at.offset(self.layout.pitch);
-                row += MASK_ROWS;
-            }
+            // SAFETY: as this function requires.
+            unsafe { self.add_rows(from.offset(chunk * MMA_K), rows, Part::Chunk, &mut matrices, &mut sums) };
             chunk += 1;
+        }
+        if self.layout.tail {
+            // SAFETY: as this function requires.
+            unsafe { self.add_rows(from.offset(chunks * MMA_K), rows, Part::Tail, &mut matrices, &mut sums) };
         }
         sums
     }
 
-    /// Adds the products with `rows` rows of the mask, or with pairs of rows. `held` has the lane's fragments of them.
+    /// Adds the products of 64 rows and 16 columns with one part of each of `rows` rows of the mask.
+    ///
+    /// `matrices` is the lane's fragment of the first matrix, and is moved behind those of the last row.
     ///
     /// # Safety
-    /// - `from` is the lane's first word in the row of a stage that meets the first of these rows. The stage is filled.
-    /// - `held` has a fragment for each row. If `paired`: two for each pair, even row first and odd row first.
+    /// - `from` is the lane's first word of the part, in the first row of a stage, which is filled. A barrier has passed
+    ///   since.
+    /// - Shared memory holds the matrices. `rows` is a multiple of [`MASK_ROWS`].
     #[inline(always)]
-    unsafe fn add(&self, from: Shared<u32>, held: &[[u32; 4]], rows: u32, paired: bool, sums: &mut Sums) {
+    unsafe fn add_rows(
+        &self,
+        from: Shared<u8>,
+        rows: u32,
+        part: Part,
+        matrices: &mut Shared<F32x4>,
+        sums: &mut [Sums; N_TILES],
+    ) {
+        let mut from = from;
+        let mut row = 0;
+        while row < rows {
+            thread::no_unroll();
+            let mut held = [[0; 4]; MASK_ROWS as usize];
+            for i in 0..MASK_ROWS as usize / if part == Part::Tail { 2 } else { 1 } {
+                // SAFETY: each row of the padded mask and each chunk has a matrix of 32 fragments, two tails have one.
+                let fragment = unsafe { matrices.load(0) }.0.map(f32::to_bits);
+                *matrices = matrices.offset(32);
+                if part == Part::Tail {
+                    let [low, high, low_below, high_below] = fragment;
+                    (held[2 * i], held[2 * i + 1]) = ([low, 0, high, 0], [low_below, 0, high_below, 0]);
+                } else {
+                    held[i] = fragment;
+                }
+            }
+            for (n_tile, sums) in sums.iter_mut().enumerate() {
+                // SAFETY: `held` has the matrices of the rows at `from`.
+                unsafe { self.add(from.offset(n_tile as u32 * MMA_N).cast(), &held, MASK_ROWS, part, sums) };
+            }
+            from = from.offset(self.layout.pitch);
+            row += MASK_ROWS;
+        }
+    }
+
+    /// Adds the products with one part of each of `rows` rows of the mask. `held` has the lane's fragments of them.
+    ///
+    /// # Safety
+    /// - `from` is the lane's first word of the part, in the row of a stage that meets the first of these rows. The
+    ///   stage is filled.
+    /// - `held` has a fragment for each row. Pairs have two: even row first and odd row first. A tail's are words 0 and
+    ///   2.
+    #[inline(always)]
+    unsafe fn add(&self, from: Shared<u32>, held: &[[u32; 4]], rows: u32, part: Part, sums: &mut Sums) {
         let (pitch, slab) = (self.layout.pitch / 4, self.slab / 4);
         // A word of the lane's row 4 m + t, or of the row 8 slots further down in the slab.
         let word = |t: u32, half: u32, further: u32| {
             let row = (t / SLABS + 8 * further) * pitch + t % SLABS * slab;
-            // SAFETY: the stage has rows 4 m + t for m up to 15, and a row has the chunk's bytes.
+            // SAFETY: the stage has rows 4 m + t for m up to 15, and a row has the part's bytes.
             unsafe { from.load(row + 4 * half) }
         };
+        let paired = part == Part::Pair;
         let of_image = rows + SLABS - 1;
         let matrices = if paired { rows.div_ceil(2) } else { rows };
         for i in 0..if paired { of_image.div_ceil(2) } else { of_image } {
-            let a = if paired {
-                // The last row may lie beyond the stage. The matrix has zeros there, so any row will do.
-                let (t, next) = (2 * i, if 2 * i + 1 < of_image { 2 * i + 1 } else { 2 * i });
-                [word(t, 0, 0), word(t, 0, 1), word(next, 0, 0), word(next, 0, 1)]
-            } else {
-                [word(i, 0, 0), word(i, 0, 1), word(i, 1, 0), word(i, 1, 1)]
+            let a = match part {
+                Part::Pair => {
+                    // The last row may lie beyond the stage. The matrix has zeros there, so any row will do.
+                    let (t, next) = (2 * i, if 2 * i + 1 < of_image { 2 * i + 1 } else { 2 * i });
+                    [word(t, 0, 0), word(t, 0, 1), word(next, 0, 0), word(next, 0, 1)]
+                }
+                Part::Chunk => [word(i, 0, 0), word(i, 0, 1), word(i, 1, 0), word(i, 1, 1)],
+                Part::Tail => [word(i, 0, 0), word(i, 0, 1), 0, 0],
             };
             for (s, [low, high]) in sums.iter_mut().enumerate() {
                 let later = if paired { s as u32 / 2 } else { s as u32 };
@@ -277,10 +327,15 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
                 }
                 let matrix = if paired { 2 * (i - later) + s as u32 % 2 } else { i - later };
                 let [low0, low1, high0, high1] = held[matrix as usize];
-                // SAFETY: all lanes are here: the loops are equal in all lanes of the warp.
+                // SAFETY: all lanes are here: the loops and `part` are equal in all lanes of the warp.
                 unsafe {
-                    *low = mma_m16n8k32_u8s8(a, [low0, low1], *low);
-                    *high = mma_m16n8k32_u8s8(a, [high0, high1], *high);
+                    if part == Part::Tail {
+                        *low = mma_m16n8k16_u8s8([a[0], a[1]], low0, *low);
+                        *high = mma_m16n8k16_u8s8([a[0], a[1]], high0, *high);
+                    } else {
+                        *low = mma_m16n8k32_u8s8(a, [low0, low1], *low);
+                        *high = mma_m16n8k32_u8s8(a, [high0, high1], *high);
+                    }
                 }
             }
         }
@@ -332,12 +387,8 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
             // SAFETY: all lanes are here: all lanes of the warp call this function.
             let any = unsafe { warp::ballot(own != 0) } != 0;
             if any {
-                for i in 0..5 {
-                    let distance = 1 << i;
-                    // SAFETY: all lanes are here: `any` is equal in all of them.
-                    let before = unsafe { warp::shuffle(sum, lane.wrapping_sub(distance) % 32) };
-                    sum += if lane >= distance { before } else { 0 };
-                }
+                // SAFETY: all lanes are here: `any` is equal in all of them.
+                sum = unsafe { sum_of_lanes(own, lane) };
             }
             let mut place = sum - own;
             for of in 0..uncertain.len() {

@@ -47,7 +47,7 @@
 //! # Shared memory
 //! | part | |
 //! | --- | --- |
-//! | stages of `ROWS + mask_height - 1` rows | two, one being copied; planar channels: one, and more blocks instead |
+//! | [`stages`] of `ROWS + mask_height - 1` rows | two, one being copied; or one, and more blocks instead |
 //! | the results of a step | uncertain ones are replaced before the store |
 //! | a list of uncertain results for each warp | its place first holds flags |
 //! | the mask | coefficients, and matrices that are not in registers |
@@ -122,6 +122,7 @@ pub const fn launch_bounds(channels: u32, side: u32) -> Option<(u32, u32)> {
     match side {
         1..=5 if planar_channels(channels, side) == 1 => Some((BLOCK.0, 6)),
         1..=9 if channels == 1 => Some((BLOCK.0, 5)),
+        31 if channels == 1 => Some((BLOCK.0, 4)),
         7 if channels == 3 => Some((BLOCK.0, 5)),
         _ => None,
     }
@@ -172,6 +173,13 @@ const fn planar_channels(channels: u32, side: u32) -> u32 {
     if channels == 1 || side > 0 && MMA_N + (side - 1) * channels <= MMA_K / 2 { 1 } else { channels }
 }
 
+/// Stages of rows of the image in shared memory.
+///
+/// With two, the next rows are copied during the products. With one, another block of the multiprocessor computes.
+const fn stages(planar: u32, side: u32) -> u32 {
+    if planar == 1 && side <= 21 { 2 } else { 1 }
+}
+
 /// Columns that a warp computes.
 const fn warp_columns(planar: u32) -> u32 {
     if planar == 1 { 32 } else { 16 }
@@ -192,7 +200,7 @@ const fn block_values(planar: u32) -> u32 {
 /// It is more than [`MAX_UNCERTAIN_FRACTION`] of a warp's values.
 const fn list_capacity(planar: u32) -> u32 {
     match planar {
-        1 => 256,
+        1 => 240,
         3 => 320,
         _ => 416,
     }
@@ -239,8 +247,8 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32>(
     let end = first + own;
 
     let slab = slab_bytes(&layout, rows);
-    let stages = Shared::<u8>::dynamic();
-    let results = stages.offset(image_bytes(&layout, rows));
+    let image_rows = Shared::<u8>::dynamic();
+    let results = image_rows.offset(image_bytes(&layout, rows, SIDE));
     let list = results.offset(ROWS * result_pitch(planar));
     let counts = list.offset(WARPS * 2 * list_capacity(planar)).cast::<u32>();
     let coefficients = counts.offset(WARPS).cast::<f32>();
@@ -277,7 +285,7 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32>(
     let mut y = first;
     let mut stage = 0;
     // SAFETY: all threads are here, the table is complete, and no thread uses the stages yet.
-    unsafe { loader.fill(stages, y - params.origin_y) };
+    unsafe { loader.fill(image_rows, y - params.origin_y) };
 
     // The matrices follow the coefficients, in global and in shared memory.
     let from = mask.offset(header::WORDS as isize).cast::<F32x4>();
@@ -307,7 +315,7 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32>(
     while y < end {
         thread::no_unroll();
         wait_group::<0>();
-        let pixels = stages.offset(stage);
+        let pixels = image_rows.offset(stage);
         if planar > 1 {
             // SAFETY: all threads are here; each warp has waited for the copies of its slab.
             unsafe { deinterleaver.run(pixels) };
@@ -316,21 +324,21 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32>(
         // SAFETY: all threads are here: the loop depends on the block alone.
         unsafe { thread::sync_threads() };
         let next = y + ROWS as i32;
-        if planar == 1 {
+        if stages(planar, SIDE) == 2 {
             stage = SLABS * slab - stage;
             if next < end {
                 // SAFETY: all threads are here; the stage is free since the barrier.
-                unsafe { loader.fill(stages.offset(stage), next - params.origin_y) };
+                unsafe { loader.fill(image_rows.offset(stage), next - params.origin_y) };
             }
         }
         // SAFETY: all threads are here; stage and matrices were filled before the barrier.
         unsafe { products.compute(pixels, (values - block_v) / planar as i32, &registers) };
         // SAFETY: all threads are here: the loop depends on the block alone.
         unsafe { thread::sync_threads() };
-        let recompute = Recompute { layout, rows, mask_width, slab, coefficients, list, counts, results, params };
+        let recompute = Recompute { layout, rows, mask_width, slab, mask, coefficients, list, counts, results, params };
         // SAFETY: all threads are here; lists and counts were written before the barrier.
         unsafe { recompute.run::<CHANNELS, SIDE>(pixels) };
-        if planar > 1 && next < end {
+        if stages(planar, SIDE) == 1 && next < end {
             // SAFETY: all threads are here. `recompute` ends with a barrier if it reads the stage.
             unsafe { loader.fill(pixels, next - params.origin_y) };
         }

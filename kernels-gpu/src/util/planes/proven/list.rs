@@ -3,6 +3,7 @@
 use cuda_std::prelude::*;
 
 use super::layout::{GROUP, group_bits, groups_of_row};
+use crate::common::warp_sum::sum_of_lanes;
 
 /// The place of a value in a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,13 +61,8 @@ impl List {
     /// All lanes of the warp call this.
     #[inline(always)]
     pub(super) unsafe fn new(of_lane: u32, lane: u32) -> Self {
-        let mut sum = of_lane;
-        for i in 0..5 {
-            let distance = 1 << i;
-            // SAFETY: all lanes are here.
-            let other = unsafe { warp::shuffle(sum, lane.wrapping_sub(distance) % 32) };
-            sum += if lane >= distance { other } else { 0 };
-        }
+        // SAFETY: all lanes are here.
+        let sum = unsafe { sum_of_lanes(of_lane, lane) };
         // SAFETY: as above.
         let total = unsafe { warp::shuffle(sum, 31) };
         Self { before: sum - of_lane, first: lane * total / 32, end: (lane + 1) * total / 32 }
