@@ -173,6 +173,7 @@ pub use crate::image::{Image, Pixel, PixelType};
 pub use accuracy::{Accuracy, ErrorBound};
 pub use any_image::AnyImage;
 pub use border::Border;
+pub use cpu::instruction_set as cpu_instruction_set;
 pub use cuda_emulator::Counts;
 pub use device::Device;
 pub use device_choice::{DeviceChoice, Rates};

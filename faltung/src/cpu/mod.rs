@@ -203,12 +203,30 @@ pub fn name() -> String {
     NAME.get_or_init(|| brand().unwrap_or_else(|| std::env::consts::ARCH.to_owned())).clone()
 }
 
+/// The instruction set that the CPU computes with: `"AVX-512"`, `"AVX2"`, `"NEON"` or `"portable"`. It is the fastest
+/// that the CPU has, or the one that the environment variable `FALTUNG_CPU` names.
+///
+/// A wrong value of the variable is otherwise an error of the first call that computes on the CPU.
+///
+/// ```
+/// match faltung::cpu_instruction_set() {
+///     Ok(name) => println!("computing with {name}"),
+///     Err(error) => eprintln!("{error}"),
+/// }
+/// ```
+///
+/// # Errors
+/// [`Error::Parse`](crate::Error::Parse) if `FALTUNG_CPU` names no instruction set of this CPU.
+pub fn instruction_set() -> Result<&'static str> {
+    Level::chosen().map(Level::name)
+}
+
 /// The CPU in one line for people, such as "CPU: AMD EPYC, 2 threads, AVX-512".
 #[must_use]
 pub(crate) fn describe() -> String {
     let threads = threads();
     let s = if threads == 1 { "" } else { "s" };
-    let level = Level::chosen().map_or_else(|error| error.to_string(), |level| level.name().to_owned());
+    let level = instruction_set().map_or_else(|error| error.to_string(), str::to_owned);
     format!("CPU: {}, {threads} thread{s}, {level}", name())
 }
 

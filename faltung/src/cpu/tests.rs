@@ -234,8 +234,12 @@ fn a_forced_level_takes_effect() {
     if std::env::var_os(CHILD).is_some() {
         let problem = Problem::new(40, 9, &Filter::new(mask(3, 2))).unwrap();
         match device.prepare(&problem, VariantChoice::Auto) {
-            Ok(prepared) => println!("<{} | {}>", device.describe(), prepared.reason()),
+            Ok(prepared) => {
+                assert!(prepared.reason().ends_with(instruction_set().unwrap()), "{}", prepared.reason());
+                println!("<{} | {}>", device.describe(), prepared.reason());
+            }
             Err(error) => {
+                assert_eq!(instruction_set(), Err(error.clone()));
                 assert_eq!(device.rates(), Err(error.clone()));
                 assert_eq!(filter_large_array(), Err(error.clone()));
                 println!("<{} | {error}>", device.describe());
