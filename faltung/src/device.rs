@@ -384,6 +384,47 @@ impl Device {
         Ok(DeviceImage::on_host(copy))
     }
 
+    /// An image of this size on the device, all 0. Such an image is the first result of [`Prepared::run_into`], without
+    /// the copy of an upload.
+    ///
+    /// The zeros are written in the order of `stream`, and this returns at once. Other streams that use the image wait
+    /// for them on the device.
+    ///
+    /// ```
+    /// use faltung::{Device, Filter, Image, Problem, VariantChoice};
+    ///
+    /// let device = Device::auto();
+    /// let stream = device.stream()?;
+    /// let blur = device.prepare(&Problem::new(64, 48, &Filter::gaussian(1.0))?, VariantChoice::Auto)?;
+    /// let mut result = device.zeros::<f32>(64, 48, 1, &stream)?;
+    /// for number in 0..3 {
+    ///     let image = device.upload(&Image::from_fn(64, 48, |x, y| (number * x + y) as f32)?, &stream)?;
+    ///     blur.run_into(&image, &mut result, &stream)?; // no memory is allocated for results
+    ///     let blurred = result.download(&stream)?;
+    /// }
+    /// # Ok::<(), faltung::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::EmptyImage`], [`Error::TooLarge`]; [`Error::DeviceMemory`], [`Error::HostMemory`], [`Error::Driver`],
+    /// [`Error::DeviceLost`]; [`Error::OtherDevice`] if the stream is another device's.
+    pub fn zeros<T: Pixel>(
+        &self,
+        width: usize,
+        height: usize,
+        channels: usize,
+        stream: &Stream,
+    ) -> Result<DeviceImage<T>> {
+        #[cfg(feature = "cuda")]
+        if let Kind::Cuda(gpu) = &self.kind {
+            Image::<T>::checked_len(width, height, channels)?;
+            let own = stream.own(gpu)?;
+            return DeviceImage::on_cuda((width, height), channels, |pitch| own.zeros(height * pitch));
+        }
+        stream.check_on_host()?;
+        Ok(DeviceImage::on_host(Image::zeros(width, height, channels)?))
+    }
+
     /// Frees the device memory of dropped images, and what [`apply`](Self::apply) keeps ready.
     ///
     /// # Errors

@@ -10,8 +10,9 @@ use crate::stream::HOST;
 use crate::stream::Stream;
 use crate::{Error, Image, Pixel, Result, View, ViewMut};
 
-/// An image in a device's memory. Made by [`Device::upload`](crate::Device::upload), by runs on images of the device,
-/// or [from memory of somebody else](Self::from_raw).
+/// An image in a device's memory. Made by [`Device::upload`](crate::Device::upload), by
+/// [`Device::zeros`](crate::Device::zeros), by runs on images of the device, or
+/// [from memory of somebody else](Self::from_raw).
 ///
 /// Results stay on the device until they are [downloaded](Self::download): a chain of filters moves the image there and
 /// back once. Dropping an image gives its memory back, for the next one, when all work that uses it is done. On the CPU

@@ -73,7 +73,7 @@ impl Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Device, Error, Image, Operation, Problem};
+    use crate::{Accuracy, Border, Device, Error, Image, Operation, Problem};
 
     #[test]
     fn formulas_give_the_masks_of_their_name() {
@@ -89,6 +89,19 @@ mod tests {
             assert_eq!(filter.mask().unwrap(), &mask.unwrap());
             assert_eq!(Problem::new(9, 9, &filter).unwrap().operation(), Operation::Convolve);
         }
+    }
+
+    #[test]
+    fn a_filter_gives_back_what_was_set() {
+        let filter = Filter::laplacian();
+        assert_eq!((filter.get_operation(), filter.get_border()), (Operation::Convolve, Border::ZERO));
+        assert_eq!((filter.get_anchor(), filter.get_accuracy()), (None, Accuracy::Bounded));
+        assert_eq!((filter.get_scale(), filter.get_offset()), (1.0, 0.0));
+        let filter = filter.operation(Operation::Correlate).border(Border::Wrap).anchor(1, 2);
+        let filter = filter.scale(0.5).offset(3.0).accuracy(Accuracy::Exact);
+        assert_eq!((filter.get_operation(), filter.get_border()), (Operation::Correlate, Border::Wrap));
+        assert_eq!((filter.get_anchor(), filter.get_accuracy()), (Some((1, 2)), Accuracy::Exact));
+        assert_eq!((filter.get_scale(), filter.get_offset()), (0.5, 3.0));
     }
 
     #[test]

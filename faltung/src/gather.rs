@@ -31,17 +31,21 @@ pub(crate) struct Gathered {
 impl Gathered {
     /// What `outputs` need of an axis with `length` positions. There is at least one output.
     pub(crate) fn new(mode: BorderMode, length: usize, window: AxisWindow, outputs: &Range<usize>) -> Self {
-        let (code, length) = (mode.code(), length as i32);
         let begin = outputs.start as i64 - window.origin as i64;
-        let count = outputs.len() + window.side - 1;
-        // Positions stay within one mask of the image, which fits an i32 (see `MAX_SIDE`).
-        let positions = (begin..begin + count as i64).map(|position| map(code, position as i32, length));
-        let missing = positions.clone().take_while(|&position| position == OUTSIDE).count();
+        let end = begin + (outputs.len() + window.side - 1) as i64;
+        // The positions in the image are one range, of up to 2^30 positions. Those outside are less than a mask away,
+        // which fits an i32 (see `MAX_SIDE`).
+        let inside = begin.max(0) as usize..end.min(length as i64) as usize;
+        let (code, axis) = (mode.code(), length as i32);
+        let outside = |positions: Range<i64>| positions.map(move |position| map(code, position as i32, axis));
+        let (before, after) = (outside(begin..0), outside(length as i64..end));
+        let missing = before.clone().take_while(|&position| position == OUTSIDE).count();
+        let one = |position: i32| (position != OUTSIDE).then(|| position as usize..position as usize + 1);
         let mut source: Vec<Range<usize>> = Vec::new();
-        for position in positions.filter(|&position| position != OUTSIDE).map(|position| position as usize) {
+        for next in before.filter_map(one).chain([inside]).chain(after.filter_map(one)) {
             match source.last_mut() {
-                Some(range) if range.end == position => range.end += 1,
-                _ => source.push(position..position + 1),
+                Some(range) if range.end == next.start => range.end = next.end,
+                _ => source.push(next),
             }
         }
         let length = source.iter().map(Range::len).sum();
@@ -62,5 +66,39 @@ impl Gathered {
             }
         }
         distinct
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Against the map of the border, position by position.
+    #[test]
+    fn ranges_are_the_positions_under_the_windows() {
+        let modes =
+            [BorderMode::Constant, BorderMode::Clamp, BorderMode::Reflect, BorderMode::Mirror, BorderMode::Wrap];
+        for (mode, length, side) in modes
+            .into_iter()
+            .flat_map(|mode| (1..7_usize).flat_map(move |length| (1..12_usize).map(move |side| (mode, length, side))))
+        {
+            for (origin, start, end) in (0..side).flat_map(|origin| {
+                (0..length).flat_map(move |start| (start + 1..=length).map(move |end| (origin, start, end)))
+            }) {
+                let gathered = Gathered::new(mode, length, AxisWindow { side, origin }, &(start..end));
+                let positions: Vec<i32> = (start..end + side - 1)
+                    .map(|position| map(mode.code(), position as i32 - origin as i32, length as i32))
+                    .collect();
+                let found: Vec<i32> =
+                    gathered.source.iter().cloned().flatten().map(|position| position as i32).collect();
+                let expected: Vec<i32> = positions.iter().copied().filter(|&position| position != OUTSIDE).collect();
+                let case = format!("{mode:?}, {start}..{end} of {length}, {origin} of {side}");
+                assert_eq!(found, expected, "{case}");
+                assert_eq!(gathered.length, expected.len(), "{case}");
+                assert_eq!(found[gathered.first], start as i32, "{case}");
+                let touch = |pair: &[Range<usize>]| pair[0].end == pair[1].start;
+                assert!(!gathered.source.windows(2).any(touch), "{case}: {:?}", gathered.source);
+            }
+        }
     }
 }

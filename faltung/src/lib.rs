@@ -72,6 +72,7 @@
 //! - [`Device::apply`] keeps the last few filters and sizes ready, a [`Pipeline`] the last few sizes. A loop over
 //!   frames plans and compiles once.
 //! - [`Device::prepare`] makes one filter ready for one size, for as long as the [`Prepared`] lives.
+//! - [`Prepared::run_into`] writes to an image that is there already, at first one of [`Device::zeros`].
 //! - The memory of a dropped [`DeviceImage`] is kept for the next one. [`Device::free_unused_memory`] frees it.
 //! - A CUDA device reads and writes [`Device::page_locked`] memory by itself, which saves the host's copies.
 //!
@@ -173,6 +174,7 @@ pub use crate::image::{Image, Pixel, PixelType};
 pub use accuracy::{Accuracy, ErrorBound};
 pub use any_image::AnyImage;
 pub use border::Border;
+pub use cpu::instruction_set as cpu_instruction_set;
 pub use cuda_emulator::Counts;
 pub use device::Device;
 pub use device_choice::{DeviceChoice, Rates};

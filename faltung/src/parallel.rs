@@ -60,7 +60,8 @@ pub fn with_pool<T>(pool: &Arc<ThreadPool>, job: impl FnOnce() -> T) -> T {
 }
 
 /// Runs `job` on the calling thread. Once `cancelled` is true, its work on the CPU ends early with
-/// [`Error::Cancelled`], unless nearly all of it is done. Some results are then unwritten.
+/// [`Error::Cancelled`], unless nearly all of it is done. Some results are then unwritten. A filter of an image ends
+/// within some milliseconds.
 ///
 /// This is the work of calls on [`Device::cpu`](crate::Device::cpu), and of the filters in [`nd`](crate::nd). A filter
 /// in `nd` of less than 2^19 multiply-adds may ignore the flag. Work that other threads start for the job, and work of
@@ -83,24 +84,46 @@ pub fn cancellable<T>(cancelled: &Arc<AtomicBool>, job: impl FnOnce() -> T) -> T
     with_named(&CANCELLED, Some(Arc::clone(cancelled)), job)
 }
 
+/// The flag that [`cancellable`] has named in a thread, for all threads that work for it. The default is never set.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cancel(Option<Arc<AtomicBool>>);
+
+impl Cancel {
+    pub(crate) fn of_this_thread() -> Self {
+        Self(CANCELLED.with_borrow(Option::clone))
+    }
+
+    #[inline]
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.as_ref().is_some_and(|cancelled| cancelled.load(Ordering::Relaxed))
+    }
+
+    /// # Errors
+    /// [`Error::Cancelled`] if the flag is set.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.is_set() { Err(Error::Cancelled) } else { Ok(()) }
+    }
+}
+
 /// What a thread has named, for the threads that work for it.
 pub(crate) struct Names {
     pool: Option<Arc<ThreadPool>>,
-    cancelled: Option<Arc<AtomicBool>>,
+    cancel: Cancel,
 }
 
 impl Names {
     pub(crate) fn of_this_thread() -> Self {
-        Self { pool: named_pool(), cancelled: CANCELLED.with_borrow(Option::clone) }
+        Self { pool: named_pool(), cancel: Cancel::of_this_thread() }
     }
 
     /// Runs `job` while all of this is named.
     pub(crate) fn during<R>(&self, job: impl FnOnce() -> R) -> R {
-        with_named(&POOL, self.pool.clone(), || with_named(&CANCELLED, self.cancelled.clone(), job))
+        with_named(&POOL, self.pool.clone(), || with_named(&CANCELLED, self.cancel.0.clone(), job))
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.as_ref().is_some_and(|cancelled| cancelled.load(Ordering::Relaxed))
+        self.cancel.is_set()
     }
 }
 
@@ -126,17 +149,14 @@ pub fn for_each<P, T>(
     work: impl Fn(&mut T, P) -> Result<()> + Sync,
 ) -> Result<()> {
     let count = pieces.len();
-    let cancelled = CANCELLED.with_borrow(Option::clone);
+    let cancel = Cancel::of_this_thread();
     let left = Mutex::new((pieces, Ok(())));
     let lock = || left.lock().unwrap_or_else(PoisonError::into_inner);
     let next = || {
         let (pieces, result) = &mut *lock();
         let piece = if result.is_ok() { pieces.next()? } else { return None };
-        if cancelled.as_ref().is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
-            *result = Err(Error::Cancelled);
-            return None;
-        }
-        Some(piece)
+        *result = cancel.check();
+        result.is_ok().then_some(piece)
     };
     let run = || {
         let mut state = state();

@@ -246,7 +246,8 @@ impl Prepared {
         Ok(result)
     }
 
-    /// As [`run`](Self::run), to an image that is there already: its memory is used again.
+    /// As [`run`](Self::run), to an image that is there already: its memory is used again. The first one can come from
+    /// [`Device::zeros`](crate::Device::zeros).
     ///
     /// # Errors
     /// As for [`run`](Self::run).

@@ -26,6 +26,7 @@ pub enum Operation {
 ///     .operation(Operation::Correlate)
 ///     .border(Border::Mirror)
 ///     .scale(0.5);
+/// assert_eq!((edges.get_border(), edges.get_scale(), edges.mask()?.width()), (Border::Mirror, 0.5, 3));
 /// # Ok::<(), faltung::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -98,6 +99,42 @@ impl Filter {
     #[must_use]
     pub fn accuracy(self, accuracy: Accuracy) -> Self {
         Self { accuracy, ..self }
+    }
+
+    /// The operation.
+    #[must_use]
+    pub fn get_operation(&self) -> Operation {
+        self.operation
+    }
+
+    /// What lies outside of the image.
+    #[must_use]
+    pub fn get_border(&self) -> Border {
+        self.border
+    }
+
+    /// The mask's row and column that stand over the output pixel. None for the default, the mask's middle.
+    #[must_use]
+    pub fn get_anchor(&self) -> Option<(usize, usize)> {
+        self.anchor
+    }
+
+    /// The factor of the sum.
+    #[must_use]
+    pub fn get_scale(&self) -> f32 {
+        self.scale
+    }
+
+    /// What is added after scaling.
+    #[must_use]
+    pub fn get_offset(&self) -> f32 {
+        self.offset
+    }
+
+    /// The accuracy class that the results must keep.
+    #[must_use]
+    pub fn get_accuracy(&self) -> Accuracy {
+        self.accuracy
     }
 
     /// The mask.

@@ -236,6 +236,7 @@ fn images(device: &Device, watch: Watch) -> Checked {
     let start = watch.call("record", || stream.record())?;
     let on_device = watch.call("upload", || device.upload(&source, &stream))?;
     let mut result: DeviceImage<f32> = watch.call("run", || ready.run(&on_device, &second))?;
+    drop(watch.call("zeros", || device.zeros::<f32>(41, 30, 1, &stream))?);
     watch.call("run_into", || ready.run_into(&on_device, &mut result, &stream))?;
     watch.call("download", || result.download(&second))?;
     let mut room = image::<f32>(41, 30, 1, 63);

@@ -298,6 +298,7 @@ pub(crate) fn refuse_each_other(first: &Device, second: &Device) -> Checked {
         let pipeline = own.pipeline(&[filter.clone(), filter.clone()]).map_err(words)?;
         for (name, found) in [
             ("upload by another's stream", own.upload(&image, &other_stream).err()),
+            ("zeros by another's stream", own.zeros::<f32>(16, 12, 1, &other_stream).err()),
             ("run on another's stream", ready.run::<f32, f32>(&on_own, &other_stream).err()),
             ("run of another's image", ready.run::<f32, f32>(&on_other, &stream).err()),
             ("run of another's image on its stream", ready.run::<f32, f32>(&on_other, &other_stream).err()),

@@ -1,13 +1,14 @@
 //! Images, streams and events. The library orders all work that uses an image, in whatever streams. Handles may be
 //! dropped in any order.
 
-use faltung::{Device, DeviceImage, Filter, Image, Pipeline};
+use faltung::{Device, DeviceImage, Error, Filter, Image, Pipeline};
 
 use super::{Checked, Test, ensure, equal, filter, image, on_cpu, prepared, words};
 
 pub(crate) const TESTS: &[Test] = &[
     ("streams_order_an_image", order_of_an_image),
     ("streams_order_a_result_that_is_written_again", order_of_a_second_result),
+    ("zeros_are_ordered_by_their_stream", zeros),
     ("streams_wait_for_events", events),
     ("images_are_dropped_while_work_is_pending", dropped_images),
     ("handles_are_dropped_in_any_order", any_order),
@@ -64,6 +65,34 @@ fn order_of_a_second_result(device: &Device) -> Checked {
     third.synchronize().map_err(words)?;
     reads.synchronize().map_err(words)?;
     equal("the last of two writes", &result.download(&writes).map_err(words)?, &other_right)
+}
+
+/// Images of zeros, in memory that others have used, are read by another stream, and then take results.
+fn zeros(device: &Device) -> Checked {
+    let stream = || device.stream().map_err(words);
+    let (writes, reads) = (stream()?, stream()?);
+    for (width, height, channels) in [(41, 29, 1), (1, 1, 1), (7, 50, 3), (128, 2, 4)] {
+        drop(device.upload(&image::<u8>(width, height, channels, 31), &reads).map_err(words)?);
+        let bytes = device.zeros::<u8>(width, height, channels, &writes).map_err(words)?;
+        let expected = Image::<u8>::zeros(width, height, channels).map_err(words)?;
+        let what = |what: &str| format!("{what} of {width} x {height} x {channels}");
+        equal(&what("bytes"), &bytes.download(&reads).map_err(words)?, &expected)?;
+        drop((bytes, device.upload(&image::<f32>(width, height, channels, 32), &reads).map_err(words)?));
+        let floats = device.zeros::<f32>(width, height, channels, &writes).map_err(words)?;
+        let expected = Image::<f32>::zeros(width, height, channels).map_err(words)?;
+        equal(&what("floats"), &floats.download(&reads).map_err(words)?, &expected)?;
+    }
+    let (filter, image, right) = work(33)?;
+    let ready = prepared::<f32, f32>(device, &filter, &image)?;
+    let source = device.upload(&image, &reads).map_err(words)?;
+    let mut result = device.zeros::<f32>(41, 29, 1, &writes).map_err(words)?;
+    ready.run_into(&source, &mut result, &reads).map_err(words)?;
+    equal("the result", &result.download(&writes).map_err(words)?, &right)?;
+
+    let empty = device.zeros::<f32>(0, 3, 1, &writes).err();
+    ensure(matches!(empty, Some(Error::EmptyImage { .. })), || format!("an empty image: {empty:?}"))?;
+    let large = device.zeros::<u8>(1 << 40, 3, 1, &writes).err();
+    ensure(matches!(large, Some(Error::TooLarge { .. })), || format!("an image too large: {large:?}"))
 }
 
 /// A wait for an event waits for the work before it.

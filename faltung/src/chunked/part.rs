@@ -52,29 +52,31 @@ impl Part {
 
     /// Values of the small image.
     fn values(&self) -> u64 {
-        self.columns.length as u64 * self.rows.length as u64 * self.channels as u64
+        (self.columns.length as u64 * self.rows.length as u64).saturating_mul(self.channels as u64)
     }
 
     /// Bytes of the pixels that are read.
     pub(super) fn bytes_read<T>(&self) -> u64 {
-        self.windows().map(|window| window.pixels()).sum::<u64>() * (self.channels * size_of::<T>()) as u64
+        let pixels: u64 = self.windows().map(|window| window.pixels()).sum();
+        pixels.saturating_mul((self.channels * size_of::<T>()) as u64)
     }
 
     /// Bytes of the chunk.
     pub(super) fn bytes_written<U>(&self) -> u64 {
-        self.window.pixels() * (self.channels * size_of::<U>()) as u64
+        self.window.pixels().saturating_mul((self.channels * size_of::<U>()) as u64)
     }
 
     /// The most bytes that the chunk takes while it is under way.
     pub(super) fn bytes<T, U>(&self, source: &dyn WindowSource<T>, sink: &dyn ChunkSink<U>) -> u64 {
-        let gathered = self.values() * size_of::<T>() as u64;
-        let filtered = self.values() * size_of::<U>() as u64;
+        // A chunk may have 2^60 pixels.
+        let gathered = self.values().saturating_mul(size_of::<T>() as u64);
+        let filtered = self.values().saturating_mul(size_of::<U>() as u64);
         let read = self.bytes_read::<T>();
         // The rectangles are read one after the other.
         let decoding = self.windows().map(|window| source.extra_bytes(window)).max().unwrap_or(0);
         let reading = read.saturating_add(decoding);
-        let gathering = if self.is_one_window() { 0 } else { read + gathered };
-        let computing = gathered + filtered + self.scratch_bytes();
+        let gathering = if self.is_one_window() { 0 } else { read.saturating_add(gathered) };
+        let computing = gathered.saturating_add(filtered).saturating_add(self.scratch_bytes());
         let writing = filtered.saturating_add(sink.extra_bytes(self.window));
         reading.max(gathering).max(computing).max(writing)
     }

@@ -286,9 +286,29 @@ impl<F: Fn(Window) + Sync> WindowSource<f32> for Watched<F> {
     }
 }
 
+/// One chunk with the most pixels that an image may have.
+#[test]
+fn a_huge_chunk_is_refused_at_once() {
+    let (begin, side) = (Instant::now(), (1 << 30) - 1);
+    let grid = ChunkGrid::new(side, side, side, side).unwrap();
+    let (source, sink) = (Watched(|_| panic!("nothing is read")), Collected::<f32>::new(nine(), 1));
+    for border in BORDERS {
+        let run = ChunkedFilter::new(Filter::average(3, 5).border(border), grid, 1).memory(1 << 50);
+        let refused = run.run(&[Device::cpu()], [0], &source, &sink, &Progress::default());
+        let least = 8 * (side * side) as u128;
+        assert!(matches!(refused, Err(Error::HostMemory { needed, .. }) if needed >= least), "{border:?}: {refused:?}");
+    }
+    assert!(begin.elapsed().as_secs() < 10, "{:?}", begin.elapsed());
+}
+
+/// Nine chunks in a row.
+fn nine() -> ChunkGrid {
+    ChunkGrid::new(90, 8, 10, 8).unwrap()
+}
+
 /// Nine chunks in a row, one after the other.
 fn nine_chunks(source: &dyn WindowSource<f32>) -> Report {
-    let grid = ChunkGrid::new(90, 8, 10, 8).unwrap();
+    let grid = nine();
     let (sink, filter) = (Collected::<f32>::new(grid, 1), ChunkedFilter::new(Filter::sobel(crate::Axis::Y), grid, 1));
     filter.workers(1).run(&[Device::cpu()], 0..grid.count(), source, &sink, &Progress::default()).unwrap()
 }

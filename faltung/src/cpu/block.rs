@@ -16,7 +16,8 @@ use super::panel::{self, Hints, LINE, Panel};
 use super::simd::Level;
 use super::tile::{ROWS, Window};
 use super::uncertain::Uncertain;
-use crate::Problem;
+use crate::parallel::Cancel;
+use crate::{Problem, Result};
 use kernels_gpu::abi::border::OUTSIDE;
 
 /// The most values of the source rows of a band of tiles: 256 KiB. These rows and the prefetched ones then stay in a
@@ -37,6 +38,8 @@ pub(super) struct Blocks<'a> {
     pub(super) level: Level,
     /// Whether to use non-temporal stores and prefetches.
     pub(super) streaming: bool,
+    /// Whether to end early.
+    pub(super) cancel: &'a Cancel,
 }
 
 /// Memory that a thread uses again for each block.
@@ -48,18 +51,28 @@ pub(super) struct Scratch {
 
 impl Blocks<'_> {
     /// Computes the block whose first output is value `left` of row `top`.
-    pub(super) fn compute(&self, scratch: &mut Scratch, top: usize, left: usize, results: &mut Results<'_>) {
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`](crate::Error::Cancelled).
+    pub(super) fn compute(
+        &self,
+        scratch: &mut Scratch,
+        top: usize,
+        left: usize,
+        results: &mut Results<'_>,
+    ) -> Result<()> {
         let width = results.width();
         let image_rows = line::image_rows(self.problem, top, results.height());
         let inner = self.inner(left, width, results);
         for columns in [0..inner.start, inner.end..width] {
             if !columns.is_empty() {
-                self.padded(scratch, &image_rows, left, columns, results);
+                self.padded(scratch, &image_rows, left, columns, results)?;
             }
         }
         if !inner.is_empty() {
-            self.in_place(&image_rows, left, inner, results);
+            self.in_place(&image_rows, left, inner, results)?;
         }
+        Ok(())
     }
 
     /// The values from the beginning of a window to its output.
@@ -84,11 +97,18 @@ impl Blocks<'_> {
     }
 
     /// Computes columns of the block from the image itself.
-    fn in_place(&self, image_rows: &[i32], left: usize, columns: Range<usize>, results: &mut Results<'_>) {
+    fn in_place(
+        &self,
+        image_rows: &[i32],
+        left: usize,
+        columns: Range<usize>,
+        results: &mut Results<'_>,
+    ) -> Result<()> {
         let tile = panel::tile_width(self.level);
         let step = (BAND / (self.window.height() + ROWS) / tile * tile).max(4 * tile);
         let mut rows: Vec<&[f32]> = Vec::with_capacity(image_rows.len());
         for start in columns.clone().step_by(step) {
+            self.cancel.check()?;
             let width = step.min(columns.end - start);
             let from = left + start - self.values_before();
             let needed = panel::source_width(self.level, self.window, width);
@@ -98,9 +118,10 @@ impl Blocks<'_> {
                 row => &self.source[row as usize * self.problem.row_values() + from..][..needed],
             }));
             let hints = Hints { prefetch: self.streaming, non_temporal: self.streaming };
-            let panel = Panel { window: self.window, rows: &rows, columns: 0..width, hints };
-            panel.compute(self.level, results, (0, start), &mut Uncertain::none());
+            let panel = Panel { window: self.window, rows: &rows, columns: 0..width, hints, cancel: self.cancel };
+            panel.compute(self.level, results, (0, start), &mut Uncertain::none())?;
         }
+        Ok(())
     }
 
     /// Computes columns of the block from a copy of the image's rows with their borders.
@@ -111,7 +132,7 @@ impl Blocks<'_> {
         left: usize,
         columns: Range<usize>,
         results: &mut Results<'_>,
-    ) {
+    ) -> Result<()> {
         let width = columns.len();
         let needed = panel::source_width(self.level, self.window, width);
         let map = LineMap::new(self.problem, left + columns.start, width);
@@ -135,7 +156,8 @@ impl Blocks<'_> {
                 &padded[index * needed..][..needed]
             })
             .collect();
-        let panel = Panel { window: self.window, rows: &rows, columns: 0..width, hints: Hints::default() };
-        panel.compute(self.level, results, (0, columns.start), &mut Uncertain::none());
+        let (hints, cancel) = (Hints::default(), self.cancel);
+        let panel = Panel { window: self.window, rows: &rows, columns: 0..width, hints, cancel };
+        panel.compute(self.level, results, (0, columns.start), &mut Uncertain::none())
     }
 }

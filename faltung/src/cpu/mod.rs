@@ -53,7 +53,7 @@ mod tests;
 
 use std::sync::OnceLock;
 
-use crate::parallel::{self, threads};
+use crate::parallel::{self, Cancel, threads};
 use crate::{ErrorBound, PixelFormat, Problem, Result};
 use block::Blocks;
 use finish::Results;
@@ -127,17 +127,24 @@ impl Convolution {
     /// that of `result`, too.
     pub(crate) fn run(&self, problem: &Problem, source: &[u8], result: &mut [u8]) -> Result<()> {
         let streaming = self.level == Level::Avx512 && result.len() >= MANY_VALUES * size_of::<f32>();
-        self.run_as(streaming, problem, source, result)
+        self.run_as(streaming, &Cancel::of_this_thread(), problem, source, result)
     }
 
     /// [`run`](Self::run), with non-temporal stores or without. With them, the direct method prefetches images of
-    /// `f32`.
-    fn run_as(&self, streaming: bool, problem: &Problem, source: &[u8], result: &mut [u8]) -> Result<()> {
+    /// `f32`. `cancel` ends a block early, the flag of the calling thread the sequence of blocks.
+    fn run_as(
+        &self,
+        streaming: bool,
+        cancel: &Cancel,
+        problem: &Problem,
+        source: &[u8],
+        result: &mut [u8],
+    ) -> Result<()> {
         let PixelFormat { input, output, .. } = problem.format();
         let bytes = [input, output].map(|of| problem.values() * of.bytes());
         assert_eq!([source.len(), result.len()], bytes, "bytes of source and result");
         if let Method::Fft(fft) = &self.method {
-            return fft.convolve(problem, source, result);
+            return fft.convolve(problem, source, result, cancel);
         }
         let source = Values::of(problem, source);
         if narrow::is_narrow(self.level, problem) {
@@ -145,11 +152,11 @@ impl Convolution {
                 Method::Separable { column, row: Row::Floats(row), limits, .. } => (Some((column, &row[..])), *limits),
                 _ => (None, None),
             };
-            let narrow = Narrow { problem, factors, limits: limits.unwrap_or(Limits::NONE), source, level: self.level };
+            let narrow =
+                Narrow { problem, factors, limits: limits.unwrap_or(Limits::NONE), source, level: self.level, cancel };
             let rows = result.chunks_mut(narrow::ROWS * problem.row_values() * output.bytes()).enumerate();
             return parallel::for_each(rows, narrow::Scratch::default, |scratch, (i, results)| {
-                narrow.compute(scratch, i * narrow::ROWS, results);
-                Ok(())
+                narrow.compute(scratch, i * narrow::ROWS, results)
             });
         }
         let rings = |window, row, limits, partial_sums| Rings {
@@ -161,25 +168,27 @@ impl Convolution {
             source,
             level: self.level,
             streaming,
+            cancel,
         };
         match (&self.method, source) {
             (Method::Direct(window), Values::F32(source)) => {
                 let outside = vec![problem.border().value(); problem.row_values()];
-                let blocks = Blocks { problem, window, source, outside: &outside, level: self.level, streaming };
+                let (level, outside) = (self.level, &outside[..]);
+                let blocks = Blocks { problem, window, source, outside, level, streaming, cancel };
                 in_blocks(problem, Cut::dense(problem, threads()), result, |scratch, top, left, results| {
-                    blocks.compute(scratch, top, left, results);
+                    blocks.compute(scratch, top, left, results)
                 })
             }
             (Method::Direct(window), _) => {
                 let rings = rings(window, None, Limits::NONE, None);
                 in_blocks(problem, Cut::dense(problem, threads()), result, |scratch, top, left, results| {
-                    rings.compute(scratch, top, left, results);
+                    rings.compute(scratch, top, left, results)
                 })
             }
             (Method::Whole(mask), Values::U8(image)) => {
-                let blocks = WholeBlocks { problem, mask, image, level: self.level };
+                let blocks = WholeBlocks { problem, mask, image, level: self.level, cancel };
                 in_blocks(problem, Cut::separable(problem, threads()), result, |scratch, top, left, results| {
-                    blocks.compute(scratch, top, left, results);
+                    blocks.compute(scratch, top, left, results)
                 })
             }
             (Method::Whole(_), _) => unreachable!("only for images of bytes"),
@@ -188,7 +197,7 @@ impl Convolution {
                 let limits = limits.unwrap_or(Limits::NONE);
                 let rings = rings(column, Some(row), limits, partial_sums.as_deref());
                 in_blocks(problem, Cut::separable(problem, threads()), result, |scratch, top, left, results| {
-                    rings.compute(scratch, top, left, results);
+                    rings.compute(scratch, top, left, results)
                 })
             }
         }
@@ -203,12 +212,30 @@ pub fn name() -> String {
     NAME.get_or_init(|| brand().unwrap_or_else(|| std::env::consts::ARCH.to_owned())).clone()
 }
 
+/// The instruction set that the CPU computes with: `"AVX-512"`, `"AVX2"`, `"NEON"` or `"portable"`. It is the fastest
+/// that the CPU has, or the one that the environment variable `FALTUNG_CPU` names.
+///
+/// A wrong value of the variable is otherwise an error of the first call that computes on the CPU.
+///
+/// ```
+/// match faltung::cpu_instruction_set() {
+///     Ok(name) => println!("computing with {name}"),
+///     Err(error) => eprintln!("{error}"),
+/// }
+/// ```
+///
+/// # Errors
+/// [`Error::Parse`](crate::Error::Parse) if `FALTUNG_CPU` names no instruction set of this CPU.
+pub fn instruction_set() -> Result<&'static str> {
+    Level::chosen().map(Level::name)
+}
+
 /// The CPU in one line for people, such as "CPU: AMD EPYC, 2 threads, AVX-512".
 #[must_use]
 pub(crate) fn describe() -> String {
     let threads = threads();
     let s = if threads == 1 { "" } else { "s" };
-    let level = Level::chosen().map_or_else(|error| error.to_string(), |level| level.name().to_owned());
+    let level = instruction_set().map_or_else(|error| error.to_string(), str::to_owned);
     format!("CPU: {}, {threads} thread{s}, {level}", name())
 }
 
@@ -237,18 +264,17 @@ fn brand() -> Option<String> {
     None
 }
 
-/// [`try_in_blocks`] for blocks of values whose computation can't fail.
+/// [`try_in_blocks`] for blocks of values.
 fn in_blocks<T: Default>(
     problem: &Problem,
     cut: Cut,
     result: &mut [u8],
-    compute: impl Fn(&mut T, usize, usize, &mut Results<'_>) + Sync,
+    compute: impl Fn(&mut T, usize, usize, &mut Results<'_>) -> Result<()> + Sync,
 ) -> Result<()> {
     let (pixel, bytes) = (problem.format().output, problem.format().output.bytes());
     let cut = Cut { columns: cut.columns * bytes, ..cut };
     try_in_blocks(problem.row_values() * bytes, cut, result, |scratch, top, left, rows| {
-        compute(scratch, top, left / bytes, &mut Results::new(rows, pixel));
-        Ok(())
+        compute(scratch, top, left / bytes, &mut Results::new(rows, pixel))
     })
 }
 

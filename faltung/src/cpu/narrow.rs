@@ -16,7 +16,8 @@ use super::simd::{Level, Simd, Work};
 use super::tile::Window;
 use super::uncertain::{Limits, Uncertain};
 use crate::image::bytes_of_mut;
-use crate::{PixelType, Problem};
+use crate::parallel::Cancel;
+use crate::{PixelType, Problem, Result};
 
 /// Vectors whose sums are in registers at once.
 const SUMS: usize = 8;
@@ -40,6 +41,8 @@ pub(super) struct Narrow<'a> {
     pub(super) source: Values<'a>,
     /// The instructions.
     pub(super) level: Level,
+    /// Whether to end early.
+    pub(super) cancel: &'a Cancel,
 }
 
 /// Memory that a thread uses again for each block.
@@ -51,7 +54,10 @@ pub(super) struct Scratch {
 
 impl Narrow<'_> {
     /// Computes some rows. `results` are their bytes, and `top` is the first row.
-    pub(super) fn compute(&self, scratch: &mut Scratch, top: usize, results: &mut [u8]) {
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`](crate::Error::Cancelled).
+    pub(super) fn compute(&self, scratch: &mut Scratch, top: usize, results: &mut [u8]) -> Result<()> {
         let (problem, step) = (self.problem, self.problem.format().channels);
         let width = problem.row_values();
         let (pixel, bytes) = (problem.format().output, problem.format().output.bytes());
@@ -84,6 +90,7 @@ impl Narrow<'_> {
         let mut uncertain = Uncertain::new(self.level, self.limits, padded);
         let mut again = Vec::new();
         for value in 0..width {
+            self.cancel.check()?;
             let first = (value / step) as i32 - problem.origin().1 as i32;
             let row = (0..window.width()).map(|l| line(first + l as i32, value % step));
             let taps: Vec<Tap<'_>> = if let Some((column, coefficients)) = self.factors {
@@ -112,11 +119,12 @@ impl Narrow<'_> {
             uncertain.places(1, 0..count, |_, y| again.push((top + y, value)));
         }
         if let (Values::U8(image), false) = (self.source, again.is_empty()) {
-            Recompute::new(problem, image, self.level).values(&again, |number, value| {
+            Recompute::new(problem, image, self.level, self.cancel).values(&again, |number, value| {
                 let (y, x) = again[number];
                 set(pixel, &mut results[((y - top) * width + x) * bytes..][..bytes], value);
-            });
+            })?;
         }
+        Ok(())
     }
 
     /// Writes the lines of all columns and, after them, that of the border's value, as far as the windows of `count`

@@ -10,7 +10,8 @@ use super::finish::Results;
 use super::simd::{Level, Simd, Work};
 use super::tile::{ROWS, Tile, To, Window, small, tile};
 use super::uncertain::Uncertain;
-use crate::{Pixel, PixelType};
+use crate::parallel::Cancel;
+use crate::{Error, Pixel, PixelType, Result};
 
 /// Columns of the widest tile.
 const MOST_COLUMNS: usize = Level::Avx512.lanes() * Level::Avx512.vectors();
@@ -42,6 +43,8 @@ pub(super) struct Panel<'a> {
     pub(super) columns: Range<usize>,
     /// What is known of the memory.
     pub(super) hints: Hints,
+    /// Whether to end early.
+    pub(super) cancel: &'a Cancel,
 }
 
 /// The values that a source row needs for a panel of `width` columns: the windows of whole tiles.
@@ -52,6 +55,9 @@ pub(super) fn source_width(level: Level, window: &Window, width: usize) -> usize
 impl Panel<'_> {
     /// Computes the panel. `place` is a row and a column of `results`: those of output 0 of the first row.
     ///
+    /// # Errors
+    /// [`Error::Cancelled`].
+    ///
     /// # Panics
     /// If there are fewer source rows than the window has, if a row or `results` is too small, or if the CPU does not
     /// have `level`.
@@ -61,7 +67,7 @@ impl Panel<'_> {
         results: &mut Results<'_>,
         place: (usize, usize),
         uncertain: &mut Uncertain,
-    ) {
+    ) -> Result<()> {
         let Range { start, end } = self.columns;
         let needed = start + source_width(level, self.window, end - start);
         assert!(self.rows.iter().all(|row| row.len() >= needed));
@@ -71,16 +77,17 @@ impl Panel<'_> {
         assert!(results.height() >= place.0 + height && results.width() >= place.1 + end);
         assert!(uncertain.has_room(level.lanes(), start + (end - start).next_multiple_of(tile_width(level))));
         let of = Place { panel: self, height, results, place, non_temporal: false, uncertain };
-        match of.results.pixel() {
+        let is_done = match of.results.pixel() {
             PixelType::F32 => {
                 let rows = place.0..place.0 + height;
                 let aligned = of.results.is_aligned(rows, place.1 + start, LINE);
                 let non_temporal = self.hints.non_temporal && aligned;
-                of_type::<f32>(level, Place { non_temporal, ..of });
+                of_type::<f32>(level, Place { non_temporal, ..of })
             }
             PixelType::U8 => of_type::<u8>(level, of),
             PixelType::U16 => of_type::<u16>(level, of),
-        }
+        };
+        if is_done { Ok(()) } else { Err(Error::Cancelled) }
     }
 }
 
@@ -94,8 +101,8 @@ struct Place<'a, 'r> {
     uncertain: &'a mut Uncertain,
 }
 
-/// Computes a panel whose results are `U`.
-fn of_type<U: Pixel>(level: Level, of: Place<'_, '_>) {
+/// Computes a panel whose results are `U`. False if it is cancelled.
+fn of_type<U: Pixel>(level: Level, of: Place<'_, '_>) -> bool {
     match of.panel.window.size() {
         (3, 3) => level.run(Bands::<U, 3, 3>::new(of)),
         (5, 5) => level.run(Bands::<U, 5, 5>::new(of)),
@@ -120,12 +127,13 @@ impl<'a, 'r, U, const WIDTH: usize, const HEIGHT: usize> Bands<'a, 'r, U, WIDTH,
 }
 
 impl<U: Pixel, const WIDTH: usize, const HEIGHT: usize> Work for Bands<'_, '_, U, WIDTH, HEIGHT> {
-    type Output = ();
+    type Output = bool;
 
     #[inline(always)]
-    fn run<S: Simd, const V: usize>(self, simd: S) {
+    fn run<S: Simd, const V: usize>(self, simd: S) -> bool {
         let Place { panel, height, results, place, non_temporal, uncertain } = self.of;
         let mut uncertain = uncertain.notes();
+        let mut is_done = true;
         for top in (0..height).step_by(ROWS) {
             let (rows, count) = (&panel.rows[top..], ROWS.min(height - top));
             let to = results.to(place.0 + top, place.1);
@@ -133,12 +141,16 @@ impl<U: Pixel, const WIDTH: usize, const HEIGHT: usize> Work for Bands<'_, '_, U
             // `results` has these rows and columns, aligned if they are to be, and that `uncertain` has room. `results`
             // is borrowed mutably, so no source row overlaps it. The fence comes after the loop.
             unsafe {
-                band::<S, U, V, WIDTH, HEIGHT>(simd, panel, rows, count, &to, non_temporal, &mut uncertain);
+                is_done = band::<S, U, V, WIDTH, HEIGHT>(simd, panel, rows, count, &to, non_temporal, &mut uncertain);
+            }
+            if !is_done {
+                break;
             }
         }
         if non_temporal {
             simd.fence();
         }
+        is_done
     }
 }
 
@@ -200,14 +212,18 @@ unsafe fn band<S: Simd, U: Pixel, const V: usize, const WIDTH: usize, const HEIG
     to: &To,
     non_temporal: bool,
     uncertain: &mut Option<&mut Uncertain>,
-) {
-    let Panel { window, columns: Range { start, end }, hints, .. } = panel.clone();
+) -> bool {
+    let Panel { window, columns: Range { start, end }, hints, cancel, .. } = panel.clone();
     let bytes = U::TYPE.bytes();
     let next_band = ROWS + window.height() - 1;
     // No tile goes beyond this column. Source rows have `window.beyond()` values after it. `uncertain` ends here.
     let padded = start + (end - start).next_multiple_of(V * S::LANES);
     let mut x = start;
     while x < end {
+        // A tile of a large window takes milliseconds. One of a small window takes less than a microsecond.
+        if const { HEIGHT == 0 } && cancel.is_set() {
+            return false;
+        }
         let left = end - x;
         let is_wide = left > V * S::LANES / 2;
         let vectors = Main::<S, V, WIDTH, HEIGHT>::VECTORS;
@@ -275,4 +291,5 @@ unsafe fn band<S: Simd, U: Pixel, const V: usize, const WIDTH: usize, const HEIG
         }
         x += columns;
     }
+    true
 }

@@ -12,7 +12,8 @@ mod avx512;
 use super::finish::Results;
 use super::line::{LineMap, image_rows};
 use super::simd::{Level, Simd, Work};
-use crate::{Mask, Problem};
+use crate::parallel::Cancel;
+use crate::{Mask, Problem, Result};
 
 /// Scalar chains at once. A step of a chain waits some four cycles for the one before, and two steps begin in a cycle.
 const CHAINS: usize = 8;
@@ -78,27 +79,40 @@ pub(super) struct Recompute<'a> {
     /// The image.
     image: &'a [u8],
     sums: OrderedSums,
+    /// Whether to end early.
+    cancel: &'a Cancel,
 }
 
 impl<'a> Recompute<'a> {
     /// For results of `image`.
-    pub(super) fn new(problem: &'a Problem, image: &'a [u8], level: Level) -> Self {
-        Self { problem, image, sums: OrderedSums::new(level, problem.window()) }
+    pub(super) fn new(problem: &'a Problem, image: &'a [u8], level: Level, cancel: &'a Cancel) -> Self {
+        Self { problem, image, sums: OrderedSums::new(level, problem.window()), cancel }
     }
 
     /// Computes some results of a block again: row and column of each in the block, whose first output is value `left`
     /// of row `top`.
-    pub(super) fn block(&self, (top, left): (usize, usize), again: &[(usize, usize)], results: &mut Results<'_>) {
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`](crate::Error::Cancelled).
+    pub(super) fn block(
+        &self,
+        (top, left): (usize, usize),
+        again: &[(usize, usize)],
+        results: &mut Results<'_>,
+    ) -> Result<()> {
         let places: Vec<_> = again.iter().map(|&(row, column)| (top + row, left + column)).collect();
         self.values(&places, |number, value| {
             let (row, column) = again[number];
             results.set(row, column, value);
-        });
+        })
     }
 
     /// Calls `set` with the index of each place and its result before rounding to an integer. A place is a row and an
     /// interleaved column of the result. The sums have the bits of the ordered sums.
-    pub(super) fn values(&self, places: &[(usize, usize)], mut set: impl FnMut(usize, f32)) {
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`](crate::Error::Cancelled).
+    pub(super) fn values(&self, places: &[(usize, usize)], mut set: impl FnMut(usize, f32)) -> Result<()> {
         let mut parts: [Vec<usize>; Part::COUNT] = Default::default();
         for (number, &place) in places.iter().enumerate() {
             parts[self.part(place) as usize].push(number);
@@ -106,6 +120,7 @@ impl<'a> Recompute<'a> {
         let mut copy = Vec::new();
         for (part, numbers) in parts.iter().enumerate() {
             for numbers in numbers.chunks(AT_ONCE) {
+                self.cancel.check()?;
                 let places = numbers.iter().map(|&number| places[number]);
                 let is_inside = part == Part::Inside as usize;
                 let sums = if is_inside { self.sums_inside(places) } else { self.sums_of_copy(&mut copy, places) };
@@ -114,6 +129,7 @@ impl<'a> Recompute<'a> {
                 }
             }
         }
+        Ok(())
     }
 
     /// The sums of up to [`AT_ONCE`] places whose windows lie in the image. They are read in place.

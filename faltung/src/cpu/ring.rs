@@ -28,7 +28,8 @@ use super::row_pass::RowPass;
 use super::simd::Level;
 use super::tile::{ROWS, Window};
 use super::uncertain::{Limits, Uncertain};
-use crate::Problem;
+use crate::parallel::Cancel;
+use crate::{Problem, Result};
 
 /// The values of a ring: 512 KiB, half of the second-level cache of a core of today's servers.
 const RING: usize = (512 << 10) / size_of::<f32>();
@@ -54,6 +55,8 @@ pub(super) struct Rings<'a> {
     pub(super) level: Level,
     /// Whether to use non-temporal stores.
     pub(super) streaming: bool,
+    /// Whether to end early.
+    pub(super) cancel: &'a Cancel,
 }
 
 /// The row of a separable mask.
@@ -93,13 +96,23 @@ struct Filled {
 
 impl Rings<'_> {
     /// Computes the block whose first output is value `left` of row `top`.
-    pub(super) fn compute(&self, scratch: &mut Scratch, top: usize, left: usize, results: &mut Results<'_>) {
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`](crate::Error::Cancelled).
+    pub(super) fn compute(
+        &self,
+        scratch: &mut Scratch,
+        top: usize,
+        left: usize,
+        results: &mut Results<'_>,
+    ) -> Result<()> {
         let width = results.width();
         let image_rows = image_rows(self.problem, top, results.height());
         let strip = self.strip(width);
         for start in (0..width).step_by(strip) {
-            self.strip_of(scratch, &image_rows, (top, left), (start, strip.min(width - start)), results);
+            self.strip_of(scratch, &image_rows, (top, left), (start, strip.min(width - start)), results)?;
         }
+        Ok(())
     }
 
     /// The columns of a strip.
@@ -125,7 +138,7 @@ impl Rings<'_> {
         (top, left): (usize, usize),
         (start, width): (usize, usize),
         results: &mut Results<'_>,
-    ) {
+    ) -> Result<()> {
         let padded = width.next_multiple_of(panel::tile_width(self.level));
         let line = padded + self.line_beyond();
         // An odd number of cache lines: with a power of two, the same column of all rows would be in a few cache sets.
@@ -159,6 +172,7 @@ impl Rings<'_> {
             let count = ROWS.min(results.height() - first);
             let needed = first + count + self.window.height() - 1;
             for (s, &row) in image_rows.iter().enumerate().take(needed).skip(ready) {
+                self.cancel.check()?;
                 if low && std::mem::replace(&mut is_there[slot(s)], true) {
                     continue;
                 }
@@ -179,8 +193,9 @@ impl Rings<'_> {
             let at_once = if decide.is_some() { (PANEL / slots / 64).max(1) * 64 } else { width };
             for from in (0..width).step_by(at_once) {
                 let columns = from..width.min(from + at_once);
-                let panel = Panel { window: self.window, rows: &rows, columns: columns.clone(), hints };
-                panel.compute(self.level, results, (first, start), &mut uncertain);
+                let (window, cancel) = (self.window, self.cancel);
+                let panel = Panel { window, rows: &rows, columns: columns.clone(), hints, cancel };
+                panel.compute(self.level, results, (first, start), &mut uncertain)?;
                 let Some((partial_sums, byte_lines)) = decide else {
                     uncertain.places(count, columns, |row, column| again.push((first + row, start + column)));
                     continue;
@@ -201,8 +216,9 @@ impl Rings<'_> {
             }
         }
         if let (Values::U8(image), false) = (self.source, again.is_empty()) {
-            Recompute::new(self.problem, image, self.level).block((top, left), &again, results);
+            Recompute::new(self.problem, image, self.level, self.cancel).block((top, left), &again, results)?;
         }
+        Ok(())
     }
 
     /// Writes the line of row `row` of the image, filtered if the mask is separable, to `to` of the ring.

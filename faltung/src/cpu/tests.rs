@@ -100,7 +100,8 @@ fn check_method<T: Sample, U: Sample>(convolution: &Convolution, problem: &Probl
         for (to, &value) in result.iter_mut().zip(expected) {
             *to = value.other();
         }
-        convolution.run_as(streaming, problem, bytes_of(source), bytes_of_mut(result)).unwrap();
+        let (from, to) = (bytes_of(source), bytes_of_mut(result));
+        convolution.run_as(streaming, &Cancel::default(), problem, from, to).unwrap();
         if let Some(at) = expected.iter().zip(&*result).position(|(a, b)| !a.same(*b)) {
             panic!(
                 "{}, streaming {streaming}, shift {shift}: value {at} is {:?} and not {:?}; {:?} {} window {} x {}, \
@@ -136,27 +137,38 @@ fn a_short_result_is_refused() {
     convolve(&problem, &[0.0; 16], &mut [0.0; 15]);
 }
 
-/// Each method asks for the flag of [`cancellable`](crate::cancellable).
+/// Each method asks for the flag of [`cancellable`](crate::cancellable), between blocks and within one.
 #[test]
 fn each_method_can_be_cancelled() {
-    let cancelled = std::sync::Arc::new(true.into());
     let wide = Filter::new(mask(5, 4));
     let positive = Mask::new(63, 63, (0..63 * 63).map(|i| (i % 11) as f32 / 12_000.0).collect()).unwrap();
     for (width, filter, expected) in [
         (200, &wide, "direct"),
+        (200, &Filter::laplacian(), "direct"),
         (2, &wide, "direct"),
         (200, &Filter::gaussian(2.0), "separable"),
         (200, &Filter::average(5, 5), "separable"),
         (500, &Filter::new(positive), "fft"),
     ] {
-        let problem = Problem::new(width, 400, filter).unwrap().with_format(PixelFormat::of::<u8, u8>(1)).unwrap();
-        let convolution = Convolution::new(&problem).unwrap();
-        assert_eq!(convolution.variant(), expected);
-        let (source, mut result) = (vec![7; problem.values()], vec![0; problem.values()]);
-        let mut run = || convolution.run(&problem, &source, &mut result);
-        assert_eq!(crate::cancellable(&cancelled, &mut run), Err(Error::Cancelled), "{width} columns, {expected}");
-        run().unwrap();
+        cancel_both_ways::<u8>(width, filter, expected);
+        cancel_both_ways::<f32>(width, filter, expected);
     }
+}
+
+fn cancel_both_ways<T: Pixel>(width: usize, filter: &Filter, method: &str) {
+    let cancelled = std::sync::Arc::new(true.into());
+    let problem = Problem::new(width, 600, filter).unwrap().with_format(PixelFormat::of::<T, T>(1)).unwrap();
+    let convolution = Convolution::new(&problem).unwrap();
+    let what = format!("{width} columns of {}, {method}", T::TYPE.name());
+    assert_eq!(convolution.variant(), method, "{what}");
+    let (source, mut result) = (vec![T::from_f32(7.0); problem.values()], vec![T::default(); problem.values()]);
+    let mut run = || convolution.run(&problem, bytes_of(&source), bytes_of_mut(&mut result));
+    assert_eq!(crate::cancellable(&cancelled, &mut run), Err(Error::Cancelled), "{what}");
+    run().unwrap();
+    // The calling thread has no flag, so all blocks begin.
+    let cancel = crate::cancellable(&cancelled, Cancel::of_this_thread);
+    let ended = convolution.run_as(false, &cancel, &problem, bytes_of(&source), bytes_of_mut(&mut result));
+    assert_eq!(ended, Err(Error::Cancelled), "within a block: {what}");
 }
 
 #[test]
@@ -234,8 +246,12 @@ fn a_forced_level_takes_effect() {
     if std::env::var_os(CHILD).is_some() {
         let problem = Problem::new(40, 9, &Filter::new(mask(3, 2))).unwrap();
         match device.prepare(&problem, VariantChoice::Auto) {
-            Ok(prepared) => println!("<{} | {}>", device.describe(), prepared.reason()),
+            Ok(prepared) => {
+                assert!(prepared.reason().ends_with(instruction_set().unwrap()), "{}", prepared.reason());
+                println!("<{} | {}>", device.describe(), prepared.reason());
+            }
             Err(error) => {
+                assert_eq!(instruction_set(), Err(error.clone()));
                 assert_eq!(device.rates(), Err(error.clone()));
                 assert_eq!(filter_large_array(), Err(error.clone()));
                 println!("<{} | {error}>", device.describe());

@@ -144,6 +144,15 @@ impl OwnStream {
         Ok(ImageStorage::Own(memory))
     }
 
+    /// Memory of zeros, which are written in the order of the stream.
+    pub(crate) fn zeros(self: &Arc<Self>, bytes: usize) -> Result<ImageStorage> {
+        let memory = ImageMemory::new(self, bytes)?;
+        let _entered = self.gpu.enter()?;
+        // SAFETY: the memory is this stream's from now on.
+        unsafe { driver::fill(memory.area(), 0, self.stream()) }.context("clear memory on the device")?;
+        Ok(ImageStorage::Own(memory))
+    }
+
     /// Copies an image from the device, behind all that uses it and all that the stream was given. Waits for it.
     pub(crate) fn download(&self, image: StoredImage<'_>, result: HostRowsMut<'_>) -> Result<()> {
         let gpu = &self.gpu;
@@ -173,13 +182,9 @@ impl GpuConvolution {
     pub(crate) fn run_on(&self, source: StoredImage<'_>, stream: &Arc<OwnStream>) -> Result<ImageStorage> {
         self.check(source)?;
         let (_, to) = self.row_bytes();
-        let memory = ImageMemory::new(stream, self.height() * to.pitch)?;
-        if !to.is_dense() {
-            let _entered = self.gpu().enter()?;
-            // SAFETY: the memory is this stream's from now on.
-            unsafe { driver::fill(memory.area(), 0, stream.stream()) }.context("clear memory on the device")?;
-        }
-        let result = ImageStorage::Own(memory);
+        let bytes = self.height() * to.pitch;
+        let result =
+            if to.is_dense() { ImageStorage::Own(ImageMemory::new(stream, bytes)?) } else { stream.zeros(bytes)? };
         self.run_into(source, StoredImage { storage: &result, pitch: to.pitch }, stream)?;
         Ok(result)
     }

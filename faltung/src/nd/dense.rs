@@ -68,6 +68,20 @@ impl Correlation<'_> {
 ///   asked for other types.
 /// - [`Error::Cancelled`]. Some results are then unwritten.
 /// - [`Error::Parse`] if `FALTUNG_CPU` names no instruction set that the CPU has.
+///
+/// ```
+/// use faltung::BorderMode;
+/// use faltung::nd::{Correlation, Input, Output, Sums, correlate};
+///
+/// let (values, mut result) = ([1_u8, 2, 3, 4, 5, 6], [0_i16; 6]);
+/// let (input, output) = (Input::new(&values, &[2, 3])?, Output::new(&mut result, &[2, 3])?);
+/// // Each element less the one above and to the left of it.
+/// let (weights, shape, origins) = (&[-1.0, 0.0, 0.0, 1.0], &[2, 2], &[0, 0]);
+/// let correlation = Correlation { weights, shape, origins, border: BorderMode::Clamp, value: 0.0 };
+/// correlate(input, output, &correlation, Sums::F64)?;
+/// assert_eq!(result, [0, 1, 1, 3, 4, 4]);
+/// # Ok::<(), faltung::Error>(())
+/// ```
 pub fn correlate(input: Input<'_>, output: Output<'_>, correlation: &Correlation<'_>, sums: Sums) -> Result<()> {
     sums.check(input.layout.element, output.layout.element)?;
     output.layout.check_shape(&input.layout)?;

@@ -112,6 +112,18 @@ pub(super) fn correlate1d_part(
 ///
 /// # Errors
 /// As for [`correlate1d`].
+///
+/// ```
+/// use faltung::BorderMode;
+/// use faltung::nd::{Input, Lines, Output, uniform1d};
+///
+/// let (values, mut result) = ([0_u8, 3, 6, 9], [0.0_f32; 4]);
+/// let (input, output) = (Input::new(&values, &[4])?, Output::new(&mut result, &[4])?);
+/// let lines = Lines { axis: 0, origin: 0, border: BorderMode::Reflect, value: 0.0 };
+/// uniform1d(input, output, 3, &lines)?;
+/// assert_eq!(result, [1.0, 3.0, 6.0, 8.0]);
+/// # Ok::<(), faltung::Error>(())
+/// ```
 pub fn uniform1d(input: Input<'_>, output: Output<'_>, size: usize, lines: &Lines) -> Result<()> {
     let (from, to) = (input.layout.element, output.layout.element);
     let outside = if lines.border == BorderMode::Constant { lines.value } else { 0.0 };

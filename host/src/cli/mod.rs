@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser, ValueRange};
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand, ValueHint};
-use faltung::{Device, Filter, Mask, PixelType, Problem, VariantChoice};
+use faltung::PixelType;
 
 /// Image convolution on NVIDIA GPUs, with every kernel written in Rust, and on any CPU.
 #[derive(Parser)]
@@ -112,13 +112,6 @@ fn print(said: &clap::Error) -> ExitCode {
     }
 }
 
-/// Fails if the environment asks for an instruction set that the CPU lacks. The CPU is a part of nearly all work: it also
-/// computes what does not fit a GPU.
-fn check_cpu() -> faltung::Result<()> {
-    let problem = Problem::new(1, 1, &Filter::new(Mask::identity()))?;
-    Device::cpu().prepare(&problem, VariantChoice::Auto).map(drop)
-}
-
 /// The whole program.
 pub(crate) fn main() -> ExitCode {
     host::fit_threads();
@@ -129,7 +122,8 @@ pub(crate) fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return print(&error.format(&mut command)),
     };
-    let result = check_cpu().or_usage().and_then(|()| match cli.command {
+    // The CPU is a part of nearly all work: it also computes what does not fit a GPU.
+    let result = faltung::cpu_instruction_set().or_usage().and_then(|_| match cli.command {
         Command::Bench(args) => bench::run(&args),
         Command::Filter(args) => filter::run(&args),
         Command::Tutorial(args) => tutorial::run(&args),

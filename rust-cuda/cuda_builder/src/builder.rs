@@ -220,8 +220,8 @@ impl CudaBuilder {
         let folder = folder.join(self.arch.name());
         let target = TargetFolder::lock(&folder, TARGET)?;
         target.forget(&package.name)?;
-        let said =
-            output(&mut self.cargo(&package, &folder), "cargo rustc --target nvptx64-nvidia-cuda -Zbuild-std=core")?;
+        let name = "cargo rustc --target nvptx64-nvidia-cuda -Zbuild-std=core";
+        let said = output(&mut self.cargo(&package, &folder), name).map_err(CudaBuilderError::with_hint)?;
         let text = apply_declared(target.only_ptx()?);
         let sources = target.sources(&package, &toolchain.sysroot)?;
         drop(target);

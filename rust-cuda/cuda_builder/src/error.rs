@@ -5,6 +5,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::hint;
 use crate::panics::listed;
 use crate::ptx::{NewerInstruction, PtxError, listed_instructions};
 use crate::{Arch, PanickingKernel};
@@ -185,5 +186,16 @@ impl CudaBuilderError {
     pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { action, path, source }
+    }
+
+    /// With a hint after the compiler's messages, if there is one.
+    pub(crate) fn with_hint(mut self) -> Self {
+        if let Self::Failed { stderr, .. } = &mut self
+            && let Some(hint) = hint::after(stderr)
+        {
+            stderr.push('\n');
+            stderr.push_str(hint);
+        }
+        self
     }
 }

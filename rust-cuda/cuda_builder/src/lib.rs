@@ -43,6 +43,7 @@ mod builder;
 mod child;
 mod error;
 mod hash;
+mod hint;
 mod lock_file;
 mod panics;
 pub mod ptx;

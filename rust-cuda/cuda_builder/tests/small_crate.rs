@@ -130,4 +130,11 @@ fn odd_names_two_builds_at_once_warnings_and_sources() {
     fs::write(folder.join("src/inner.rs"), "fn broken( {").unwrap();
     let error = build(&folder).unwrap_err().to_string();
     assert!(error.contains("inner.rs"), "{error}");
+
+    // `core` has no mathematical functions.
+    fs::write(folder.join("src/inner.rs"), INNER.replace("*to = 7", "*to = (*to as f32).exp() as u32")).unwrap();
+    let error = build(&folder).unwrap_err().to_string();
+    let has_hint =
+        error.lines().last().is_some_and(|line| line.starts_with("help: ") && line.contains("`math::exp(x)`"));
+    assert!(error.contains("no method named `exp` found") && has_hint, "{error}");
 }

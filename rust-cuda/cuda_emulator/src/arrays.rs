@@ -5,6 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use cuda_std::executor::SharedDeclaration;
 
+use crate::defect::counted;
+
 /// The address of the first array. Dynamic shared memory is below.
 const FIRST_ADDRESS: u32 = 1 << 20;
 
@@ -79,7 +81,7 @@ impl Array {
 
     /// The length, for the report of an access that ends after the array.
     pub(crate) fn describe_length(&self) -> String {
-        format!("the array has {} elements", self.bytes() / self.declaration.element.max(1))
+        format!("the array has {}", counted(self.bytes() / self.declaration.element.max(1), "element"))
     }
 
     /// The place of an access in the records, if it lies in the array. The records of dynamic shared memory come first.

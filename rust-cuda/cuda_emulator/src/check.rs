@@ -9,7 +9,7 @@ use crate::allocation::Allocation;
 use crate::arrays::{self, Array, MOST_BYTES};
 use crate::block::Runner;
 use crate::copies::{Copy, Source};
-use crate::defect::{Before, Kind};
+use crate::defect::{Before, Kind, counted};
 use crate::launch::Place;
 use crate::memory::Role;
 use crate::record::{Record, Who};
@@ -183,13 +183,14 @@ impl Runner<'_> {
         }
         bytes.fill(u8::MAX);
         let kind = if end > length {
-            let nearest = format!("{symbol} has {length} bytes, the access ends at byte {end}");
+            let nearest = format!("{symbol} has {}, the access ends at byte {end}", counted(length, "byte"));
             Kind::OutOfBounds { nearest }
         } else {
             Kind::Uninitialised
         };
         let element = access.address / u64::from(access.size);
-        self.report(format!("read of {} bytes at {symbol}[{element}]", access.size), kind, Some(access.location));
+        let action = format!("read of {} at {symbol}[{element}]", counted(access.size, "byte"));
+        self.report(action, kind, Some(access.location));
     }
 
     /// The allocation and the offset of a global access. If it is out of bounds or misaligned, it is reported.
@@ -202,7 +203,8 @@ impl Runner<'_> {
         };
         let Some(allocation) = self.common.allocations.iter().find(inside) else {
             let (place, nearest) = self.common.memory.outside(address);
-            self.report(format!("{verb} of {size} bytes at {place}"), Kind::OutOfBounds { nearest }, Some(location));
+            let action = format!("{verb} of {} at {place}", counted(size, "byte"));
+            self.report(action, Kind::OutOfBounds { nearest }, Some(location));
             return None;
         };
         let offset = address - allocation.address;
@@ -234,7 +236,8 @@ impl Runner<'_> {
             (Some(_), _) => Kind::Misaligned,
             (None, Some(array)) => Kind::OutOfBounds { nearest: array.describe_length() },
             (None, None) => {
-                let nearest = format!("the block has {have} bytes of shared memory, the access ends at byte {end}");
+                let nearest =
+                    format!("the block has {} of shared memory, the access ends at byte {end}", counted(have, "byte"));
                 Kind::OutOfBounds { nearest }
             }
         };
@@ -254,7 +257,7 @@ impl Runner<'_> {
             Some(array) => array.describe(address),
             None => format!("byte {address} of shared memory"),
         };
-        format!("{verb} of {size} bytes at {place}")
+        format!("{verb} of {} at {place}", counted(size, "byte"))
     }
 
     /// The address of a shared array of a fixed length.
@@ -263,11 +266,11 @@ impl Runner<'_> {
         let mut arrays = self.arrays.borrow_mut();
         if !arrays.contains(&array) {
             let (dynamic, most) = (self.common.launch.shared_bytes, self.common.shared_limit);
-            let action = format!("declaration of shared arrays of {} bytes in all", array.end());
+            let action = format!("declaration of shared arrays of {} in all", counted(array.end(), "byte"));
             let above = if array.end() > MOST_BYTES {
                 Some((action, format!("a block has at most {MOST_BYTES} bytes of such arrays")))
             } else if u64::from(dynamic) + u64::from(array.end()) > most.into() {
-                let action = format!("{action}, beside {dynamic} bytes of dynamic shared memory");
+                let action = format!("{action}, beside {} of dynamic shared memory", counted(dynamic, "byte"));
                 Some((action, format!("a block has at most {most} bytes of shared memory")))
             } else {
                 None
@@ -448,5 +451,5 @@ pub(crate) fn elements(allocation: &Allocation, offset: u64, size: u32) -> std::
 
 /// A global access in words.
 pub(crate) fn described(verb: &str, access: &Access, allocation: &Allocation, offset: u64) -> String {
-    format!("{verb} of {} bytes at {}", access.size, allocation.describe(offset as i64))
+    format!("{verb} of {} at {}", counted(access.size, "byte"), allocation.describe(offset as i64))
 }

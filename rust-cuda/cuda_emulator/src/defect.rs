@@ -125,6 +125,13 @@ pub struct Defect {
     pub times: u64,
 }
 
+/// A number of things: "1 byte", "12 bytes".
+pub(crate) fn counted(number: impl Into<u64>, thing: &str) -> String {
+    let number = number.into();
+    let s = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{s}")
+}
+
 impl fmt::Display for Before {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.atomic { "atomically " } else { "" })?;
@@ -168,8 +175,9 @@ impl fmt::Display for Defect {
             Kind::Assertion { message } => write!(f, ", assertion `{message}` failed")?,
             Kind::PartialWarp { threads, of_block } => write!(
                 f,
-                ", but this warp has {threads} threads, because the block has {of_block}: use a multiple of 32 threads, \
-                 or a function of `warp::masked` with a mask of these lanes"
+                ", but this warp has {}, because the block has {of_block}: use a multiple of 32 threads, \
+                 or a function of `warp::masked` with a mask of these lanes",
+                counted(*threads as u64, "thread")
             )?,
             Kind::ShuffleDelta { delta } => {
                 write!(f, ", whose delta is {delta}: it must be 0 to 31, because the device takes it modulo 32")?
@@ -189,7 +197,7 @@ impl fmt::Display for Defect {
         }
         match self.times {
             0 | 1 => Ok(()),
-            times => write!(f, " (and {} more times)", times - 1),
+            times => write!(f, " (and {})", counted(times - 1, "more time")),
         }
     }
 }

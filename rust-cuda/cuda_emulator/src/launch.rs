@@ -4,6 +4,8 @@ use std::fmt;
 
 use cuda_std::Scalar;
 
+use crate::defect::counted;
+
 /// The shape of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launch {
@@ -138,8 +140,10 @@ pub enum LaunchError {
     },
     /// Dynamic shared memory and shared arrays of a fixed length are together above the device's limit.
     #[error(
-        "the block has {dynamic} bytes of dynamic shared memory and {fixed} bytes of shared arrays of a fixed length, \
-         {} in all, the device allows {most}",
+        "the block has {} of dynamic shared memory and {} of shared arrays of a fixed length, {} in all, the device allows \
+         {most}",
+        counted(*.dynamic, "byte"),
+        counted(*.fixed, "byte"),
         .dynamic + .fixed
     )]
     SharedMemory {

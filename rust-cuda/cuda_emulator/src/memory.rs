@@ -9,6 +9,7 @@ use cuda_std::{Global, GlobalMut, Scalar};
 use crate::OutOfMemory;
 use crate::allocation::Allocation;
 use crate::bytes::{bytes_of, bytes_of_mut};
+use crate::defect::counted;
 
 /// The address of the first allocation. Addresses are names of elements: the emulator never dereferences them.
 const FIRST_ADDRESS: u64 = 0x5000_0000_0000;
@@ -256,13 +257,14 @@ impl Memory {
         match near.min_by_key(|(distance, _)| *distance) {
             Some((distance, allocation)) if distance < GAP => {
                 let Allocation { name, bytes, element, .. } = allocation;
-                let elements = format!("{name} has {} elements of {element} bytes", bytes / element);
+                let elements =
+                    format!("{name} has {} of {}", counted(bytes / element, "element"), counted(*element, "byte"));
                 (allocation.describe(address.wrapping_sub(allocation.address) as i64), elements)
             }
             // In a gap between two arrays, the index may be one of either.
             Some((distance, Allocation { name, address: begin, .. })) if distance < FARTHEST => {
                 let side = if *begin > address { "before" } else { "after the end of" };
-                (place, format!("{distance} bytes {side} {name}, which is the nearest array"))
+                (place, format!("{} {side} {name}, which is the nearest array", counted(distance, "byte")))
             }
             _ => (place, "no array is near".to_owned()),
         }

@@ -101,6 +101,25 @@ fn a_read_before_the_array() {
     assert_eq!(defect.action, "read of 4 bytes at source[-1]");
 }
 
+/// Copies the byte after each thread's own.
+#[kernel]
+pub unsafe fn next_byte(source: Global<u8>, result: GlobalMut<u8>) {
+    let i = thread::index_1d() as isize;
+    unsafe { result.store(i, source.load(i + 1)) };
+}
+
+#[test]
+fn one_of_a_thing_is_singular() {
+    let mut memory = Memory::new();
+    let source = memory.upload("source", &[7_u8]);
+    let result = memory.allocate::<u8>("result", 2, Role::Output);
+    let (s, r, launch) = (source.global(), result.global_mut(), Launch::flat((1, 1), (2, 1), 0));
+    let defect = one(Emulator::new().launch("next_byte", &launch, &mut memory, || unsafe { next_byte(s, r) }));
+    assert!(defect.action.starts_with("read of 1 byte at source["), "{defect}");
+    let text = defect.to_string();
+    assert!(text.contains("source has 1 element of 1 byte\n") && text.ends_with(" (and 1 more time)"), "{text}");
+}
+
 #[test]
 fn an_output_written_twice_and_one_not_written() {
     let mut memory = Memory::new();

@@ -65,7 +65,7 @@ fn a_row_outside_of_shared_memory_is_out_of_bounds() {
     });
     let found = found.unwrap_err();
     assert!(found.contains("thread (7, 0, 0)") && found.contains("out of bounds"), "{found}");
-    assert!(!found.contains("more times"), "{found}");
+    assert!(!found.contains("more time"), "{found}");
 }
 
 #[test]

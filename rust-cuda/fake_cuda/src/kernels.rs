@@ -40,48 +40,64 @@ pub(crate) struct Launch {
 /// The index of the area that a kernel writes in [`Launch::areas`].
 const RESULT: usize = 1;
 
-/// The kinds of kernels.
+/// The kinds of kernels, with their arguments.
 #[derive(Clone, Copy, Debug)]
 enum Task {
-    /// A convolution with source, result and mask.
-    Convolution {
-        entry: &'static Entry,
-        source: u64,
-        result: u64,
-        mask: u64,
-        params: Params,
-    },
-    Copy {
-        from: u64,
-        to: u64,
-        quads: u32,
-    },
-    /// A conversion between an interleaved image and planes.
-    Convert {
-        conversion: &'static Conversion,
-        from: u64,
-        to: u64,
-        params: PlaneParams,
-    },
-    /// A conversion of planes to integers with a proof.
-    Prove {
-        conversion: &'static proven::Conversion,
-        planes: u64,
-        source: u64,
-        result: u64,
-        mask: u64,
-        params: ProvenParams,
-    },
-    /// A filter on arrays with any strides.
-    Array {
-        instance: &'static Instance,
-        input: u64,
-        output: u64,
-        taps: u64,
-        params: ArrayParams,
-    },
+    Convolve(Convolve),
+    CopyVectors(CopyVectors),
+    Convert(Convert),
+    Prove(Prove),
+    FilterArray(FilterArray),
     /// A kernel that computes in registers and writes nothing.
     Nothing,
+}
+
+/// A convolution with source, result and mask.
+#[derive(Clone, Copy, Debug)]
+struct Convolve {
+    entry: &'static Entry,
+    source: u64,
+    result: u64,
+    mask: u64,
+    params: Params,
+}
+
+/// A copy of vectors of four `f32`.
+#[derive(Clone, Copy, Debug)]
+struct CopyVectors {
+    from: u64,
+    to: u64,
+    quads: u32,
+}
+
+/// A conversion between an interleaved image and planes.
+#[derive(Clone, Copy, Debug)]
+struct Convert {
+    conversion: &'static Conversion,
+    from: u64,
+    to: u64,
+    params: PlaneParams,
+}
+
+/// A conversion of planes to integers with a proof.
+#[derive(Clone, Copy, Debug)]
+struct Prove {
+    conversion: &'static proven::Conversion,
+    planes: u64,
+    source: u64,
+    result: u64,
+    mask: u64,
+    params: ProvenParams,
+}
+
+/// A filter on arrays with any strides.
+#[derive(Clone, Copy, Debug)]
+struct FilterArray {
+    instance: &'static Instance,
+    input: u64,
+    output: u64,
+    taps: u64,
+    params: ArrayParams,
 }
 
 /// The pixel type of a code.
@@ -116,20 +132,20 @@ impl Launch {
             Task::Nothing
         } else if kernel.symbol == COPY_QUADS.symbol {
             let quads = u32::from_ne_bytes(arguments[2][..4].try_into().expect("a number's bytes"));
-            Task::Copy { from: address(0), to: address(1), quads }
+            Task::CopyVectors(CopyVectors { from: address(0), to: address(1), quads })
         } else if let Some(entry) = entries().find(|entry| entry.symbol == kernel.symbol) {
             let params = parameters::<Params>(&arguments[3], entry.symbol);
-            Task::Convolution { entry, source: address(0), result: address(1), mask: address(2), params }
+            Task::Convolve(Convolve { entry, source: address(0), result: address(1), mask: address(2), params })
         } else if let Some(conversion) = conversions().find(|conversion| conversion.symbol == kernel.symbol) {
             let params = parameters::<PlaneParams>(&arguments[2], conversion.symbol);
-            Task::Convert { conversion, from: address(0), to: address(1), params }
+            Task::Convert(Convert { conversion, from: address(0), to: address(1), params })
         } else if let Some(conversion) = proven::CONVERSIONS.iter().find(|one| one.symbol == kernel.symbol) {
             let params = parameters::<ProvenParams>(&arguments[4], conversion.symbol);
             let [planes, source, result, mask] = [0, 1, 2, 3].map(address);
-            Task::Prove { conversion, planes, source, result, mask, params }
+            Task::Prove(Prove { conversion, planes, source, result, mask, params })
         } else if let Some(instance) = ndimage::instances().find(|instance| instance.symbol == kernel.symbol) {
             let params = parameters::<ArrayParams>(&arguments[3], instance.symbol);
-            Task::Array { instance, input: address(0), output: address(1), taps: address(2), params }
+            Task::FilterArray(FilterArray { instance, input: address(0), output: address(1), taps: address(2), params })
         } else {
             let text = format!("this driver can't run the kernel {}", kernel.symbol);
             return Err(Failure::misuse(Code::NOT_SUPPORTED, text));
@@ -151,7 +167,7 @@ impl Launch {
     /// The areas that the kernel uses: addresses and sizes in bytes. It writes the area [`RESULT`] alone.
     fn areas(&self) -> Vec<(u64, usize)> {
         match self.task {
-            Task::Convolution { entry, source, result, mask, params } => {
+            Task::Convolve(Convolve { entry, source, result, mask, params }) => {
                 let bytes = |pitch: i32, pixel: PixelType| params.height as usize * pitch as usize * pixel.bytes();
                 let output = pixel_of(params.result_kind).unwrap_or(PixelType::F32);
                 let mut areas =
@@ -161,12 +177,14 @@ impl Launch {
                 }
                 areas
             }
-            Task::Copy { from, to, quads } => vec![(from, quads as usize * 16), (to, quads as usize * 16)],
-            Task::Convert { conversion, from, to, params } => {
+            Task::CopyVectors(CopyVectors { from, to, quads }) => {
+                vec![(from, quads as usize * 16), (to, quads as usize * 16)]
+            }
+            Task::Convert(Convert { conversion, from, to, params }) => {
                 let (source, destination) = sizes(conversion, params);
                 vec![(from, source), (to, destination)]
             }
-            Task::Prove { conversion, planes, source, result, mask, params } => {
+            Task::Prove(Prove { conversion, planes, source, result, mask, params }) => {
                 let bytes = conversion.pixel.bytes();
                 let pitch = params.convolution.dst_pitch as usize * bytes;
                 let written =
@@ -174,7 +192,7 @@ impl Launch {
                 let read = params.convolution.height as usize * params.convolution.src_pitch as usize * bytes;
                 vec![(source, read), written, (planes, planes_of_proof(conversion, params)), (mask, 1)]
             }
-            Task::Array { instance, input, output, params, .. } => {
+            Task::FilterArray(FilterArray { instance, input, output, params, .. }) => {
                 let [from, to] = array_spans(instance, &params);
                 vec![from.at(input), to.at(output)]
             }
@@ -235,25 +253,25 @@ impl State {
         }
         match launch.task {
             Task::Nothing => Ok(()),
-            Task::Copy { .. } => self.copy_vectors(launch, &mut emulated),
-            Task::Array { .. } => self.filter_array(launch, &mut emulated),
-            Task::Convert { conversion, .. } => match (conversion.pixel, conversion.is_to_planes()) {
-                (PixelType::U8, true) => self.convert::<u8, f32>(launch, &mut emulated),
-                (PixelType::U16, true) => self.convert::<u16, f32>(launch, &mut emulated),
-                (PixelType::F32, _) => self.convert::<f32, f32>(launch, &mut emulated),
-                (PixelType::U8, false) => self.convert::<f32, u8>(launch, &mut emulated),
-                (PixelType::U16, false) => self.convert::<f32, u16>(launch, &mut emulated),
+            Task::CopyVectors(task) => self.copy_vectors(launch, task, &mut emulated),
+            Task::FilterArray(task) => self.filter_array(launch, task, &mut emulated),
+            Task::Convert(task) => match (task.conversion.pixel, task.conversion.is_to_planes()) {
+                (PixelType::U8, true) => self.convert::<u8, f32>(launch, task, &mut emulated),
+                (PixelType::U16, true) => self.convert::<u16, f32>(launch, task, &mut emulated),
+                (PixelType::F32, _) => self.convert::<f32, f32>(launch, task, &mut emulated),
+                (PixelType::U8, false) => self.convert::<f32, u8>(launch, task, &mut emulated),
+                (PixelType::U16, false) => self.convert::<f32, u16>(launch, task, &mut emulated),
             },
-            Task::Prove { conversion, .. } => match conversion.pixel {
-                PixelType::U16 => self.prove::<u16>(launch, &mut emulated),
-                _ => self.prove::<u8>(launch, &mut emulated),
+            Task::Prove(task) => match task.conversion.pixel {
+                PixelType::U16 => self.prove::<u16>(launch, task, &mut emulated),
+                _ => self.prove::<u8>(launch, task, &mut emulated),
             },
-            Task::Convolution { params, .. } => match pixel_of(params.result_kind) {
-                Some(PixelType::U8) => self.convolve::<u8>(launch, &mut emulated),
-                Some(PixelType::U16) => self.convolve::<u16>(launch, &mut emulated),
-                Some(PixelType::F32) => self.convolve::<f32>(launch, &mut emulated),
+            Task::Convolve(task) => match pixel_of(task.params.result_kind) {
+                Some(PixelType::U8) => self.convolve::<u8>(launch, task, &mut emulated),
+                Some(PixelType::U16) => self.convolve::<u16>(launch, task, &mut emulated),
+                Some(PixelType::F32) => self.convolve::<f32>(launch, task, &mut emulated),
                 None => {
-                    self.counts.report(format!("{} for results of kind {}", launch.symbol, params.result_kind));
+                    self.counts.report(format!("{} for results of kind {}", launch.symbol, task.params.result_kind));
                     Err(Code::LAUNCH_FAILED)
                 }
             },
@@ -261,8 +279,12 @@ impl State {
     }
 
     /// Runs a copy of vectors of four `f32`.
-    fn copy_vectors(&mut self, launch: &Launch, emulated: &mut cuda_emulator::Memory) -> Result<(), Code> {
-        let Task::Copy { from, to, quads } = launch.task else { unreachable!("only called for copies") };
+    fn copy_vectors(
+        &mut self,
+        launch: &Launch,
+        CopyVectors { from, to, quads }: CopyVectors,
+        emulated: &mut cuda_emulator::Memory,
+    ) -> Result<(), Code> {
         let bytes = quads as usize * 16;
         let from = Window::<f32>::open(self, emulated, "source", from, bytes)?;
         let to = Window::<f32>::open(self, emulated, "target", to, bytes)?;
@@ -275,10 +297,12 @@ impl State {
     }
 
     /// Runs a filter on arrays.
-    fn filter_array(&mut self, launch: &Launch, emulated: &mut cuda_emulator::Memory) -> Result<(), Code> {
-        let Task::Array { instance, input, output, taps, params } = launch.task else {
-            unreachable!("only called for filters on arrays")
-        };
+    fn filter_array(
+        &mut self,
+        launch: &Launch,
+        FilterArray { instance, input, output, taps, params }: FilterArray,
+        emulated: &mut cuda_emulator::Memory,
+    ) -> Result<(), Code> {
         let [from, to] = array_spans(instance, &params);
         let source = ArrayWindow::open(self, emulated, "input", input, from)?;
         let result = ArrayWindow::open(self, emulated, "output", output, to)?;
@@ -302,11 +326,9 @@ impl State {
     fn convert<S: Scalar, D: Scalar>(
         &mut self,
         launch: &Launch,
+        Convert { conversion, from, to, params }: Convert,
         emulated: &mut cuda_emulator::Memory,
     ) -> Result<(), Code> {
-        let Task::Convert { conversion, from, to, params } = launch.task else {
-            unreachable!("only called for conversions")
-        };
         let (source_bytes, destination_bytes) = sizes(conversion, params);
         let from = Window::<S>::open(self, emulated, "source", from, source_bytes)?;
         let to = Window::<D>::open(self, emulated, "destination", to, destination_bytes)?;
@@ -320,10 +342,12 @@ impl State {
     }
 
     /// Runs a conversion with a proof to values of type `T`.
-    fn prove<T: Scalar>(&mut self, launch: &Launch, emulated: &mut cuda_emulator::Memory) -> Result<(), Code> {
-        let Task::Prove { conversion, planes, source, result, mask, params } = launch.task else {
-            unreachable!("only called for conversions with a proof")
-        };
+    fn prove<T: Scalar>(
+        &mut self,
+        launch: &Launch,
+        Prove { conversion, planes, source, result, mask, params }: Prove,
+        emulated: &mut cuda_emulator::Memory,
+    ) -> Result<(), Code> {
         let bytes = |pitch: i32| params.convolution.height as usize * pitch as usize * size_of::<T>();
         let of_planes = planes_of_proof(conversion, params);
         let planes = Window::<f32>::open(self, emulated, "planes", planes, of_planes)?.global();
@@ -341,10 +365,12 @@ impl State {
     }
 
     /// Runs a convolution to values of type `R`.
-    fn convolve<R: Scalar>(&mut self, launch: &Launch, emulated: &mut cuda_emulator::Memory) -> Result<(), Code> {
-        let Task::Convolution { entry, source, result, mask, params } = launch.task else {
-            unreachable!("only called for convolutions")
-        };
+    fn convolve<R: Scalar>(
+        &mut self,
+        launch: &Launch,
+        Convolve { entry, source, result, mask, params }: Convolve,
+        emulated: &mut cuda_emulator::Memory,
+    ) -> Result<(), Code> {
         let source_bytes = params.height as usize * params.src_pitch as usize * entry.pixel.bytes();
         let result_bytes = params.height as usize * params.dst_pitch as usize * size_of::<R>();
         let coefficients: Global<f32> = if entry.variant.reads_constant_memory() {

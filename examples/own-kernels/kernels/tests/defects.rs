@@ -102,8 +102,8 @@ fn an_index_out_of_bounds() {
     let call = MeanWithoutBorder { image: &image, result: &mut result, width: 4, height: 3 };
     // SAFETY: the emulator checks every access.
     let report = report(unsafe { device.launch(&Launch::cover_2d((4, 3), (4, 3)), &call) });
-    assert!(report.contains("thread (0, 0, 0) of block (0, 0, 0): read of 1 bytes"), "{report}");
-    assert!(report.contains("image[-1], out of bounds: image has 12 elements of 1 bytes"), "{report}");
+    assert!(report.contains("thread (0, 0, 0) of block (0, 0, 0): read of 1 byte"), "{report}");
+    assert!(report.contains("image[-1], out of bounds: image has 12 elements of 1 byte"), "{report}");
     assert!(report.contains("image[12], out of bounds: "), "{report}");
 }
 

@@ -32,6 +32,7 @@ use super::recompute::OrderedSums;
 use super::simd::Level;
 use super::tile::Window;
 use super::{Cut, try_in_blocks};
+use crate::parallel::Cancel;
 use crate::plan::direct_sum::DirectSum;
 use crate::spares::Spares;
 use crate::{Accuracy, ErrorBound, Mask, PixelFormat, PixelType, Problem, Result};
@@ -99,11 +100,12 @@ impl Fft {
     /// result are bytes of the interleaved values of its pixel format.
     ///
     /// # Errors
-    /// [`Error::HostMemory`](crate::Error::HostMemory) if there is too little for a tile.
+    /// [`Error::HostMemory`](crate::Error::HostMemory) if there is too little for a tile;
+    /// [`Error::Cancelled`](crate::Error::Cancelled).
     ///
     /// # Panics
     /// If a slice has not the bytes of the problem's values, or does not begin where a value can.
-    pub(super) fn convolve(&self, problem: &Problem, source: &[u8], result: &mut [u8]) -> Result<()> {
+    pub(super) fn convolve(&self, problem: &Problem, source: &[u8], result: &mut [u8], cancel: &Cancel) -> Result<()> {
         let PixelFormat { channels, input, output } = problem.format();
         let bytes = [input, output].map(|of| problem.values() * of.bytes());
         assert_eq!([source.len(), result.len()], bytes, "bytes of source and result");
@@ -115,7 +117,7 @@ impl Fft {
             let columns = self.size.columns.min(problem.width() - left);
             for channel in 0..channels {
                 let place = Place { left, top, columns, rows: rows.len(), channel };
-                self.tile(problem, source, place, &mut scratch, &mut rows)?;
+                self.tile(problem, source, place, &mut scratch, &mut rows, cancel)?;
             }
             Ok(())
         })

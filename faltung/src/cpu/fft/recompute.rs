@@ -6,7 +6,8 @@
 use super::load::Input;
 use crate::cpu::recompute::{AT_ONCE, OrderedSums, SPARE, has_lanes, ordered_steps};
 use crate::cpu::simd::{Level, Simd, Work};
-use crate::{Mask, PixelType, Problem};
+use crate::parallel::Cancel;
+use crate::{Mask, PixelType, Problem, Result};
 
 /// Ordered sums that are computed at a time: two vectors, so that one does not wait for itself.
 const CHAINS: usize = 2 * LANES;
@@ -25,19 +26,22 @@ pub(super) fn sums_of_bytes(
     input: &Input,
     bytes: &mut Vec<u8>,
     places: &[(usize, usize)],
+    cancel: &Cancel,
     mut give: impl FnMut(usize, f32),
-) {
+) -> Result<()> {
     if places.is_empty() {
-        return;
+        return Ok(());
     }
     bytes.clear();
     bytes.extend(input.values[..input.rows * input.stride].iter().map(|&value| value as u8));
     bytes.resize(bytes.len() + SPARE, 0);
     for (i, places) in places.chunks(AT_ONCE).enumerate() {
+        cancel.check()?;
         let windows = places.iter().map(|&(x, y)| &bytes[y * input.stride + x..]);
         let sums = sums.of(input.stride, 1, windows);
         sums.into_iter().take(places.len()).enumerate().for_each(|(j, sum)| give(i * AT_ONCE + j, sum));
     }
+    Ok(())
 }
 
 /// Computes the ordered sums of outputs `(x, y)` of a tile.
@@ -46,13 +50,16 @@ pub(super) fn ordered_sums(
     window: &Mask,
     input: &Input,
     places: &[(usize, usize)],
+    cancel: &Cancel,
     mut give: impl FnMut(usize, f32),
-) {
+) -> Result<()> {
     for (i, places) in places.chunks(CHAINS).enumerate() {
+        cancel.check()?;
         let chains: [_; CHAINS] = std::array::from_fn(|chain| places[chain.min(places.len() - 1)]);
         let sums = chain_sums(level, window, input, chains);
         sums.into_iter().take(places.len()).enumerate().for_each(|(j, sum)| give(i * CHAINS + j, sum));
     }
+    Ok(())
 }
 
 fn chain_sums(level: Level, window: &Mask, input: &Input, chains: [(usize, usize); CHAINS]) -> [f32; CHAINS] {

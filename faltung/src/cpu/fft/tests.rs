@@ -65,7 +65,7 @@ fn small_tiles(problem: &Problem, random: &mut fastrand::Rng) -> Fft {
 
 /// Results as `f32`.
 fn run(fft: &Fft, problem: &Problem, source: &[f32]) -> Vec<f32> {
-    compute(problem, source, |from, to| fft.convolve(problem, from, to).unwrap())
+    compute(problem, source, |from, to| fft.convolve(problem, from, to, &Cancel::default()).unwrap())
 }
 
 /// The ordered sums, as the direct method computes them; its own tests hold it against the reference.

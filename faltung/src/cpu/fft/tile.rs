@@ -11,6 +11,7 @@ use crate::cpu::panel::{self, Hints, Panel};
 use crate::cpu::simd::{Simd, Work};
 use crate::cpu::uncertain::Uncertain;
 use crate::image::{bytes_of_mut, values_of_mut};
+use crate::parallel::Cancel;
 use crate::{Pixel, PixelType, Problem, Result};
 
 /// If a larger share than this of a tile's results is rejected, the sums of magnitudes are transformed too, and the
@@ -71,15 +72,19 @@ impl Fft {
         place: Place,
         scratch: &mut Scratch,
         rows: &mut [&mut [u8]],
+        cancel: &Cancel,
     ) -> Result<()> {
         let Scratch { input, buffers, .. } = scratch;
         input.load(self.level, problem, source, place);
         for y in 0..input.rows {
+            cancel.check()?;
             input.widen(self.level, y, &mut buffers.row);
             self.transform.row_forward(buffers, y);
         }
-        let stage = self.sums(problem, place, scratch)?;
-        let stage = stage.unwrap_or_else(|| self.direct(place, scratch));
+        let stage = match self.sums(problem, place, scratch, cancel)? {
+            Some(stage) => stage,
+            None => self.direct(place, scratch, cancel)?,
+        };
         let finish = if stage == Stage::Sums { problem.last_step() } else { None };
         let (channels, channel) = (problem.format().channels, place.channel);
         for (sums, row) in scratch.results.chunks_exact(place.columns).zip(rows) {
@@ -99,13 +104,14 @@ impl Fft {
     }
 
     /// The sums of a tile whose rows are transformed. None if too few are certain.
-    fn sums(&self, problem: &Problem, place: Place, scratch: &mut Scratch) -> Result<Option<Stage>> {
+    fn sums(&self, problem: &Problem, place: Place, scratch: &mut Scratch, cancel: &Cancel) -> Result<Option<Stage>> {
         let Scratch { input, buffers, results, rejected, .. } = scratch;
         let facts = input.facts;
         let Some(rule) = self.bounds.rule(f64::from(facts.most), facts.squares) else { return Ok(None) };
-        self.transform.multiply(buffers, input.rows, &self.mask, place.rows);
+        self.multiply(buffers, input.rows, &self.mask, place.rows, cancel)?;
         rejected.clear();
         for (y, to) in results.chunks_exact_mut(place.columns).take(place.rows).enumerate() {
+            cancel.check()?;
             self.transform.row_inverse(buffers, y);
             judge(self.level, rule, y, &buffers.row[..place.columns], to, rejected);
         }
@@ -127,7 +133,7 @@ impl Fft {
                 if scratch.rejected.len() as f64 > MANY * outputs
                     && (facts.has_negative || !self.bounds.is_positive) =>
             {
-                self.judge_magnitudes(problem, place, scratch)?;
+                self.judge_magnitudes(problem, place, scratch, cancel)?;
             }
             Rule::Rounded { scale, offset, most, .. } if self.bounds.is_positive && !facts.has_negative => {
                 let Scratch { results, rejected, .. } = scratch;
@@ -157,8 +163,8 @@ impl Fft {
             results[y * place.columns + x] = staged(sum);
         };
         match &self.sums_of_bytes {
-            Some(sums) => sums_of_bytes(sums, input, bytes, again, set),
-            None => ordered_sums(self.level, problem.window(), input, again, set),
+            Some(sums) => sums_of_bytes(sums, input, bytes, again, cancel, set)?,
+            None => ordered_sums(self.level, problem.window(), input, again, cancel, set)?,
         }
         Ok(Some(stage))
     }
@@ -183,16 +189,17 @@ impl Fft {
     }
 
     /// Accepts sums by the transformed sums of magnitudes.
-    fn judge_magnitudes(&self, problem: &Problem, place: Place, scratch: &mut Scratch) -> Result<()> {
+    fn judge_magnitudes(&self, problem: &Problem, place: Place, scratch: &mut Scratch, cancel: &Cancel) -> Result<()> {
         let mask = self.magnitudes(problem)?;
         let Scratch { input, buffers, results, rejected, .. } = scratch;
         let error = self.bounds.transforms(input.facts.squares);
         for y in 0..input.rows {
+            cancel.check()?;
             input.widen(self.level, y, &mut buffers.row);
             buffers.row.iter_mut().for_each(|value| *value = value.abs());
             self.transform.row_forward(buffers, y);
         }
-        self.transform.multiply(buffers, input.rows, mask, place.rows);
+        self.multiply(buffers, input.rows, mask, place.rows, cancel)?;
         let mut transformed = None;
         // They are in the order of their rows.
         rejected.retain(|&Rejected { x, y, .. }| {
@@ -216,8 +223,24 @@ impl Fft {
         Ok(self.magnitudes.get_or_init(|| spectrum))
     }
 
+    /// [`Transform::multiply`](super::transform::Transform::multiply), unless it is cancelled.
+    fn multiply(
+        &self,
+        buffers: &mut Buffers,
+        rows: usize,
+        mask: &Spectrum,
+        wanted: usize,
+        cancel: &Cancel,
+    ) -> Result<()> {
+        self.transform.few_columns().try_for_each(|first| {
+            cancel.check()?;
+            self.transform.multiply_columns(buffers, first, rows, mask, wanted);
+            Ok(())
+        })
+    }
+
     /// Computes all sums of a tile in order.
-    fn direct(&self, place: Place, scratch: &mut Scratch) -> Stage {
+    fn direct(&self, place: Place, scratch: &mut Scratch, cancel: &Cancel) -> Result<Stage> {
         let Scratch { input, results, .. } = scratch;
         let needed = panel::source_width(self.level, &self.window, place.columns);
         let rows: Vec<&[f32]> = input.values.chunks_exact(input.stride).map(|row| &row[..needed]).collect();
@@ -226,15 +249,16 @@ impl Fft {
             rows: &rows[..input.rows],
             columns: 0..place.columns,
             hints: Hints::default(),
+            cancel,
         };
         let bytes_of_row = place.columns * size_of::<f32>();
         let rows = bytes_of_mut(results).chunks_exact_mut(bytes_of_row).take(place.rows).collect();
-        panel.compute(self.level, &mut Results::new(rows, PixelType::F32), (0, 0), &mut Uncertain::none());
+        panel.compute(self.level, &mut Results::new(rows, PixelType::F32), (0, 0), &mut Uncertain::none())?;
         #[cfg(test)]
         {
             scratch.tally[1] += place.columns * place.rows;
         }
-        Stage::Finished
+        Ok(Stage::Finished)
     }
 }
 

@@ -101,19 +101,34 @@ impl Transform {
 
     /// The column pass. The tile has `rows` rows, the others are zeros; `wanted` rows of the result are written.
     pub(crate) fn multiply(&self, buffers: &mut Buffers, rows: usize, mask: &Spectrum, wanted: usize) {
+        self.few_columns().for_each(|first| self.multiply_columns(buffers, first, rows, mask, wanted));
+    }
+
+    /// The first of each few columns.
+    pub(super) fn few_columns(&self) -> impl Iterator<Item = usize> {
+        (0..self.bins()).step_by(COLUMNS)
+    }
+
+    /// [`multiply`](Self::multiply) for a few columns.
+    pub(super) fn multiply_columns(
+        &self,
+        buffers: &mut Buffers,
+        first: usize,
+        rows: usize,
+        mask: &Spectrum,
+        wanted: usize,
+    ) {
         let Buffers { spectrum, columns, scratch, .. } = buffers;
-        for first in (0..self.bins()).step_by(COLUMNS) {
-            let count = COLUMNS.min(self.bins() - first);
-            let columns = &mut columns[..count * self.height];
-            self.gather(spectrum, columns, first, rows);
-            self.column.forward.process_with_scratch(columns, scratch);
-            let factors = &mask.values[first * self.height..][..columns.len()];
-            columns.iter_mut().zip(factors).for_each(|(value, factor)| *value *= factor);
-            self.column.inverse.process_with_scratch(columns, scratch);
-            for y in 0..wanted {
-                let to = &mut spectrum[y * self.stride + first..][..count];
-                to.iter_mut().enumerate().for_each(|(i, to)| *to = columns[i * self.height + y]);
-            }
+        let count = COLUMNS.min(self.bins() - first);
+        let columns = &mut columns[..count * self.height];
+        self.gather(spectrum, columns, first, rows);
+        self.column.forward.process_with_scratch(columns, scratch);
+        let factors = &mask.values[first * self.height..][..columns.len()];
+        columns.iter_mut().zip(factors).for_each(|(value, factor)| *value *= factor);
+        self.column.inverse.process_with_scratch(columns, scratch);
+        for y in 0..wanted {
+            let to = &mut spectrum[y * self.stride + first..][..count];
+            to.iter_mut().enumerate().for_each(|(i, to)| *to = columns[i * self.height + y]);
         }
     }
 

@@ -22,8 +22,9 @@ use super::method::GRADED;
 use super::recompute::Recompute;
 use super::simd::Level;
 use super::uncertain::{Limits, Uncertain};
+use crate::parallel::Cancel;
 use crate::plan::direct_sum::{ABOVE, DirectSum, half_unit, power, saturated, unit_of};
-use crate::{PixelType, Problem};
+use crate::{PixelType, Problem, Result};
 use rows::{AddFloats, AddRow, RunningFloats, RunningRow, SLACK, ShiftRow, Weigh, WeighFloats, WindowSums};
 
 pub(crate) use rows::window_sums;
@@ -167,6 +168,8 @@ pub(super) struct WholeBlocks<'a> {
     pub(super) mask: &'a Whole,
     pub(super) image: &'a [u8],
     pub(super) level: Level,
+    /// Whether to end early.
+    pub(super) cancel: &'a Cancel,
 }
 
 /// Memory that a thread uses again for each block.
@@ -188,7 +191,16 @@ pub(super) struct Scratch {
 
 impl WholeBlocks<'_> {
     /// Computes the block whose first output is value `left` of row `top`.
-    pub(super) fn compute(&self, scratch: &mut Scratch, top: usize, left: usize, results: &mut Results<'_>) {
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`](crate::Error::Cancelled).
+    pub(super) fn compute(
+        &self,
+        scratch: &mut Scratch,
+        top: usize,
+        left: usize,
+        results: &mut Results<'_>,
+    ) -> Result<()> {
         let width = results.width();
         let image_rows = image_rows(self.problem, top, results.height());
         let bytes_of_column = self.mask.column.len() * if self.mask.is_short { 1 } else { 2 };
@@ -199,15 +211,16 @@ impl WholeBlocks<'_> {
             let strip = Strip { blocks: self, map: &map, image_rows: &image_rows, width: strip.min(width - start) };
             let mut again = Vec::new();
             if self.mask.is_short {
-                strip.shorts(scratch, results, start, &mut again);
+                strip.shorts(scratch, results, start, &mut again)?;
             } else {
-                strip.floats(scratch, results, start, &mut again);
+                strip.floats(scratch, results, start, &mut again)?;
             }
             if again.is_empty() {
                 continue;
             }
-            Recompute::new(self.problem, self.image, self.level).block((top, left), &again, results);
+            Recompute::new(self.problem, self.image, self.level, self.cancel).block((top, left), &again, results)?;
         }
+        Ok(())
     }
 
     /// The values of a line beyond the results.
@@ -239,8 +252,14 @@ impl Strip<'_> {
     }
 
     /// Columns first, in sums of 16 bits.
-    fn shorts(&self, scratch: &mut Scratch, results: &mut Results<'_>, start: usize, again: &mut Vec<(usize, usize)>) {
-        let WholeBlocks { problem, mask, image, level } = *self.blocks;
+    fn shorts(
+        &self,
+        scratch: &mut Scratch,
+        results: &mut Results<'_>,
+        start: usize,
+        again: &mut Vec<(usize, usize)>,
+    ) -> Result<()> {
+        let WholeBlocks { problem, mask, image, level, cancel } = *self.blocks;
         let (height, step) = (mask.column.len(), problem.format().channels);
         let padded = self.width + self.blocks.beyond();
         let pitch = padded + SLACK;
@@ -253,6 +272,7 @@ impl Strip<'_> {
         let mut uncertain = Uncertain::new(level, mask.limits, self.width);
         let mut ready = 0;
         for y in 0..results.height() {
+            cancel.check()?;
             for (s, &row) in self.image_rows.iter().enumerate().take(y + height).skip(ready) {
                 let to = &mut bytes[s % height * pitch..][..pitch];
                 self.map.fill_bytes(problem, image, row, to);
@@ -281,11 +301,18 @@ impl Strip<'_> {
             }
             uncertain.places(1, 0..self.width, |_, column| again.push((y, start + column)));
         }
+        Ok(())
     }
 
     /// Rows first, in sums of 16 bits; then columns in `f32`.
-    fn floats(&self, scratch: &mut Scratch, results: &mut Results<'_>, start: usize, again: &mut Vec<(usize, usize)>) {
-        let WholeBlocks { problem, mask, image, level } = *self.blocks;
+    fn floats(
+        &self,
+        scratch: &mut Scratch,
+        results: &mut Results<'_>,
+        start: usize,
+        again: &mut Vec<(usize, usize)>,
+    ) -> Result<()> {
+        let WholeBlocks { problem, mask, image, level, cancel } = *self.blocks;
         let (height, step) = (mask.column.len(), problem.format().channels);
         let padded = self.width + self.blocks.beyond();
         let pitch = padded + SLACK;
@@ -299,6 +326,7 @@ impl Strip<'_> {
         let mut uncertain = Uncertain::new(level, mask.limits, self.width);
         let mut ready = 0;
         for y in 0..results.height() {
+            cancel.check()?;
             for (s, &row) in self.image_rows.iter().enumerate().take(y + height).skip(ready) {
                 self.map.fill_bytes(problem, image, row, &mut bytes[..pitch]);
                 let to = &mut filtered[s % height * pitch..][..pitch];
@@ -330,6 +358,7 @@ impl Strip<'_> {
             self.finish(&*totals, &mut uncertain, results.part(y, start..start + self.width));
             uncertain.places(1, 0..self.width, |_, column| again.push((y, start + column)));
         }
+        Ok(())
     }
 }
 

@@ -192,11 +192,13 @@ fn ordered_sums_of_any_places() {
                 .collect();
             for level in Level::available() {
                 let mut seen = 0;
-                recompute::ordered_sums(level, problem.window(), &input, &places, |i, sum| {
+                let give = |i: usize, sum: f32| {
                     let (x, y) = places[i];
                     assert_eq!(sum.to_bits(), expected[y * WIDTH + x].to_bits(), "{level:?}, {x}, {y}");
                     seen += 1;
-                });
+                };
+                let cancel = Cancel::default();
+                recompute::ordered_sums(level, problem.window(), &input, &places, &cancel, give).unwrap();
                 assert_eq!(seen, count);
             }
         }
