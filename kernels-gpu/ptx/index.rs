@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "7a66bdd5beab71fff99a2b0e44c467b263b070c51970dfb0615a14edb9facef2";
+pub const SOURCE_HASH: &str = "02e26a2f1bd899d339faf538a94becea960384a7d15557a5907961b21098919a";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

@@ -1,8 +1,8 @@
 //! The layout of image, mask and matrices in shared memory, and of the mask that the host passes.
 
 use super::{
-    GRANULE, MASK_ROWS, MATRIX_WORDS, MAX_REGISTER_MATRICES, MMA_K, MMA_N, ROWS, SLABS, WARPS, block_columns,
-    list_capacity, planar_channels, result_pitch, stages,
+    GRANULE, MATRIX_WORDS, MAX_REGISTER_MATRICES, MMA_K, MMA_N, ROWS, SLABS, WARPS, block_columns, list_capacity,
+    mask_rows, planar_channels, result_pitch, stages,
 };
 use crate::abi::params::padded_mask_width;
 use crate::common::async_rows::VECTOR_BYTES;
@@ -54,6 +54,8 @@ pub struct Layout {
     pub pitch: u32,
     /// Whether a warp holds all matrices in registers.
     pub in_registers: bool,
+    /// If not: the rows of the mask whose matrices it holds at a time.
+    pub mask_rows: u32,
 }
 
 impl Layout {
@@ -110,6 +112,7 @@ impl Layout {
             // An odd number of vectors: 8 neighbouring rows lie in different banks.
             pitch: ((copied / VECTOR_BYTES) | 1) * VECTOR_BYTES,
             in_registers: side > 0 && !tail && (paired || chunks * side <= MAX_REGISTER_MATRICES as u32),
+            mask_rows: mask_rows(planar, side),
         }
     }
 
@@ -129,7 +132,7 @@ impl Layout {
     /// The rows of a mask, padded with rows of zeros.
     #[inline(always)]
     pub(super) const fn rows(&self, mask_height: u32) -> u32 {
-        if self.in_registers { mask_height } else { mask_height.next_multiple_of(MASK_ROWS) }
+        if self.in_registers { mask_height } else { mask_height.next_multiple_of(self.mask_rows) }
     }
 
     /// What a lane holds in byte `byte` of word `word` (0 to 3) of its fragment of a matrix, if any.
@@ -187,7 +190,7 @@ pub const fn shared_bytes(channels: u32, mask_width: u32, mask_height: u32, side
     image + results + lists + 4 * mask + 4 * layout.pitch as u64
 }
 
-// Each warp fills and writes one slab. A pass of products takes one row of each slab, and two tails from a matrix.
-const _: () = assert!(WARPS == SLABS && MASK_ROWS == SLABS && MASK_ROWS.is_multiple_of(2));
+// Each warp fills and writes one slab. A pass of products takes as many rows of each slab.
+const _: () = assert!(WARPS == SLABS && mask_rows(1, 31) == SLABS && mask_rows(3, 31).is_multiple_of(SLABS));
 // Until the list is written, its memory holds four words of flags for each lane.
 const _: () = assert!(4 * 32 * 4 <= 2 * list_capacity(3) && list_capacity(3) <= list_capacity(4));

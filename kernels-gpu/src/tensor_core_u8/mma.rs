@@ -6,8 +6,8 @@ use cuda_std::prelude::*;
 
 use super::store::result_offset;
 use super::{
-    Layout, M_TILES, MASK_ROWS, MAX_REGISTER_MATRICES, MMA_K, MMA_N, N_TILES, SLABS, list_capacity, list_start,
-    planar_channels, result_pitch, this_thread, warp_columns,
+    Layout, M_TILES, MAX_MASK_ROWS, MAX_REGISTER_MATRICES, MMA_K, MMA_N, N_TILES, SLABS, list_capacity, list_start,
+    mask_rows, planar_channels, result_pitch, this_thread, warp_columns,
 };
 use crate::common::warp_sum::sum_of_lanes;
 
@@ -22,7 +22,7 @@ pub(super) const fn products_per_tile(layout: &Layout, side: u32) -> u32 {
     match (layout.in_registers, layout.paired) {
         // The loop over rows of the mask is unrolled only for the rows that are in registers at a time. Tails have a
         // loop of their own.
-        (false, _) => N_TILES as u32 * of_matrix * MASK_ROWS * if layout.tail { 2 } else { 1 },
+        (false, _) => N_TILES as u32 * of_matrix * layout.mask_rows * if layout.tail { 2 } else { 1 },
         (true, false) => of_matrix * side,
         (true, true) => of_matrix * side.div_ceil(2),
     }
@@ -217,14 +217,13 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
     #[inline(always)]
     unsafe fn sums_from_registers(&self, from: Shared<u32>, registers: &[[u32; 4]; MAX_REGISTER_MATRICES]) -> Sums {
         let mut sums = [[self.bias, [0; 4]]; M_TILES];
+        let part = if self.layout.paired { Part::Pair } else { Part::Chunk };
         // SAFETY: `registers` has the matrices of all rows.
-        unsafe {
-            self.add(from, registers, self.rows, if self.layout.paired { Part::Pair } else { Part::Chunk }, &mut sums)
-        };
+        unsafe { self.add(from, registers, self.rows, part, &mut sums) };
         sums
     }
 
-    /// The sums of 64 rows and 16 columns, with [`MASK_ROWS`] rows of the mask in registers at a time.
+    /// The sums of 64 rows and 16 columns, with [`mask_rows`] rows of the mask in registers at a time.
     ///
     /// # Safety
     /// - `from` is the lane's first word in the first row of a stage, which is filled. A barrier has passed since.
@@ -256,7 +255,7 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
     /// # Safety
     /// - `from` is the lane's first word of the part, in the first row of a stage, which is filled. A barrier has passed
     ///   since.
-    /// - Shared memory holds the matrices. `rows` is a multiple of [`MASK_ROWS`].
+    /// - Shared memory holds the matrices. `rows` is a multiple of [`mask_rows`].
     #[inline(always)]
     unsafe fn add_rows(
         &self,
@@ -270,8 +269,9 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
         let mut row = 0;
         while row < rows {
             thread::no_unroll();
-            let mut held = [[0; 4]; MASK_ROWS as usize];
-            for i in 0..MASK_ROWS as usize / if part == Part::Tail { 2 } else { 1 } {
+            let mut held = [[0; 4]; MAX_MASK_ROWS as usize];
+            let at_a_time = const { mask_rows(planar_channels(CHANNELS, SIDE), SIDE) };
+            for i in 0..at_a_time as usize / if part == Part::Tail { 2 } else { 1 } {
                 // SAFETY: each row of the padded mask and each chunk has a matrix of 32 fragments, two tails have one.
                 let fragment = unsafe { matrices.load(0) }.0.map(f32::to_bits);
                 *matrices = matrices.offset(32);
@@ -284,10 +284,10 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
             }
             for (n_tile, sums) in sums.iter_mut().enumerate() {
                 // SAFETY: `held` has the matrices of the rows at `from`.
-                unsafe { self.add(from.offset(n_tile as u32 * MMA_N).cast(), &held, MASK_ROWS, part, sums) };
+                unsafe { self.add(from.offset(n_tile as u32 * MMA_N).cast(), &held, at_a_time, part, sums) };
             }
-            from = from.offset(self.layout.pitch);
-            row += MASK_ROWS;
+            from = from.offset(at_a_time / SLABS * self.layout.pitch);
+            row += at_a_time;
         }
     }
 

@@ -21,7 +21,13 @@
 //! and a 32 x 8 Toeplitz matrix: each column holds a row of the mask, one place further down from column to column. The
 //! product is 8 columns of outputs in 16 rows, for one row of the mask and one byte of its coefficients. If a row and
 //! its shifts span at most 16 bytes, as up to 9 x 9, two rows make one matrix. If they span more than 32 bytes, they
-//! take several *chunks*.
+//! take several *chunks*. With 31 x 31 the last chunk is a *tail* of 16 bytes, which takes half a product:
+//! [`mma_m16n8k16_u8s8`](cuda_std::mma::mma_m16n8k16_u8s8).
+//!
+//! # Recomputed pixels
+//! A thread computes one or two uncertain pixels from the bytes in shared memory. Bytes are multiplied as [subnormal
+//! numbers](crate::util::planes::proven::Whole::factor), so a product takes two instructions. The host divides the
+//! coefficients by a power of two that keeps every rounding. If there is none, the byte itself is converted.
 //!
 //! # Channels
 //! With interleaved channels, the row of the mask has zeros between its coefficients and takes more matrices. So from 5
@@ -42,7 +48,7 @@
 //!   s = 3                  0   1   2
 //! ```
 //! Each lane holds its fragments of all matrices in registers if there are at most `MAX_REGISTER_MATRICES`. Otherwise
-//! those of `MASK_ROWS` rows come from shared memory at a time, and serve 16 columns.
+//! those of `mask_rows` rows come from shared memory at a time, and serve 16 columns.
 //!
 //! # Shared memory
 //! | part | |
@@ -59,7 +65,7 @@
 //! # Cost
 //! Each chunk of a row of the mask takes 2 products for 128 values, or half of that if rows are paired. Packing takes
 //! about 6 instructions a value. Up to 9 x 9 the instructions, latencies and the three barriers of a step are the
-//! limit. For large masks the uncertain pixels are: with 31 x 31 they are 1.7 % of all, and take 961 products each.
+//! limit. With 31 x 31, 1.7 % of the pixels are uncertain and take 961 products each: a fifth of the time.
 //!
 //! H100, 2026-11-22, 8192 x 8192, one channel: 76 µs with 7 x 7, 59 % of the roofline.
 
@@ -156,8 +162,8 @@ const SLABS: u32 = 4;
 const M_TILES: usize = SLABS as usize;
 /// Tiles of 8 columns that a warp computes together, if matrices lie in shared memory.
 const N_TILES: usize = 2;
-/// Rows of the mask whose matrices are in registers at a time, if matrices lie in shared memory.
-const MASK_ROWS: u32 = 4;
+/// The most rows of the mask whose matrices are in registers at a time, if matrices lie in shared memory.
+const MAX_MASK_ROWS: u32 = 8;
 /// Words of a matrix: four for each lane, two for either byte of the coefficients.
 const MATRIX_WORDS: u32 = 4 * 32;
 /// The most matrices that fit in registers.
@@ -171,6 +177,14 @@ const GRANULE: u32 = 8;
 /// matrix, planes would gain nothing.
 const fn planar_channels(channels: u32, side: u32) -> u32 {
     if channels == 1 || side > 0 && MMA_N + (side - 1) * channels <= MMA_K / 2 { 1 } else { channels }
+}
+
+/// Rows of the mask whose matrices are in registers at a time, if matrices lie in shared memory.
+///
+/// Eight rows load fewer words of the image for each product. With one channel they would take too many registers for
+/// four blocks. With 21 x 21 they are slower, because rows are padded.
+const fn mask_rows(planar: u32, side: u32) -> u32 {
+    if planar > 1 && side > 21 { MAX_MASK_ROWS } else { SLABS }
 }
 
 /// Stages of rows of the image in shared memory.

@@ -19,8 +19,9 @@ const MAX_TOGETHER: usize = 2;
 /// The number of pixels that a thread computes at a time.
 ///
 /// If a step has fewer uncertain pixels than the block has threads, one pixel a thread takes the shortest time.
-const fn together(side: u32) -> usize {
-    if side <= 21 { 1 } else { MAX_TOGETHER }
+const fn together(channels: u32, side: u32) -> usize {
+    let most = if planar_channels(channels, side) == 1 { 21 } else { 15 };
+    if side <= most { 1 } else { MAX_TOGETHER }
 }
 
 /// The window of an uncertain pixel.
@@ -188,7 +189,7 @@ impl Recompute {
         // A register for the unit would be one too many for the matrix products.
         // SAFETY: the mask has a header.
         let unit = unsafe { self.mask.load(header::UNIT as isize) };
-        let mut first = this_thread() * const { together(SIDE) } as u32;
+        let mut first = this_thread() * const { together(CHANNELS, SIDE) } as u32;
         while first < total {
             thread::no_unroll();
             // In place of a pixel that is not there, the first one is computed twice.
@@ -201,7 +202,7 @@ impl Recompute {
                     self.sums::<CHANNELS, SIDE, true>(stage, &mut windows);
                 }
             }
-            for i in 0..const { together(SIDE) } {
+            for i in 0..const { together(CHANNELS, SIDE) } {
                 let window = windows[i];
                 if first + (i as u32) < total {
                     let sum = window.sum * if unit == 0.0 { 1.0 } else { unit };
@@ -210,7 +211,7 @@ impl Recompute {
                     unsafe { self.results.store(result_offset(planar, window.row, window.value), byte) };
                 }
             }
-            first += BLOCK.0 * const { together(SIDE) } as u32;
+            first += BLOCK.0 * const { together(CHANNELS, SIDE) } as u32;
         }
         // SAFETY: all threads are here: the function requires it, and `total` is equal in all of them.
         unsafe { thread::sync_threads() };
@@ -249,7 +250,7 @@ impl Recompute {
                     vectors[i as usize] = unsafe { coefficients.cast::<F32x4>().load(i) };
                 }
             }
-            for i in 0..const { together(SIDE) } {
+            for i in 0..const { together(CHANNELS, SIDE) } {
                 let window = &mut windows[i];
                 let pixels = stage.offset(self.row_of(window, k));
                 // SAFETY: row + k of the stage holds the window; row k of the coefficients is padded.
