@@ -36,7 +36,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use self::bytes::{at_the_right_edge, halves, interleaved_channels, rounding};
+use self::bytes::{at_the_right_edge, halves, interleaved_channels, recomputed, rounding};
 use self::normwise::normwise_integers;
 use self::planted::{planted_order, planted_shift, planted_unwritten_output, planted_wrong_pixel};
 use self::strips::{strips, strips_of_each, strips_of_values};
@@ -143,7 +143,7 @@ const OF_ALL: [Test; 3] = [
 ];
 
 /// The tests of this file for devices that run the kernels.
-const OF_KERNELS: [Test; 8] = [
+const OF_KERNELS: [Test; 9] = [
     ("normwise_integers", normwise_integers),
     ("strips", strips),
     ("strips_of_each_variant", strips_of_each),
@@ -151,6 +151,7 @@ const OF_KERNELS: [Test; 8] = [
     ("rounding", rounding),
     ("halves", halves),
     ("uncertain_bytes_at_the_right_edge", at_the_right_edge),
+    ("recomputed_bytes", recomputed),
     ("interleaved_channels", interleaved_channels),
 ];
 
