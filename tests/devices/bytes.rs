@@ -53,9 +53,21 @@ pub(super) fn interleaved_channels(device: DeviceChoice) -> Result<(), Failed> {
 pub(super) fn recomputed(device: DeviceChoice) -> Result<(), Failed> {
     let device = Device::select(device)?;
     let mut random = fastrand::Rng::with_seed(SEED);
-    for (side, channels) in
-        [(3, 1), (3, 3), (9, 1), (9, 4), (13, 1), (15, 3), (17, 1), (21, 3), (31, 1), (31, 3), (26, 4), (33, 1), (33, 3)]
-    {
+    for (side, channels) in [
+        (3, 1),
+        (3, 3),
+        (9, 1),
+        (9, 4),
+        (13, 1),
+        (15, 3),
+        (17, 1),
+        (21, 3),
+        (31, 1),
+        (31, 3),
+        (26, 4),
+        (33, 1),
+        (33, 3),
+    ] {
         for has_unit in [true, false] {
             let mut filter = uncertain(side, &mut random)?;
             if !has_unit {
