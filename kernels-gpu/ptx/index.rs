@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "02e26a2f1bd899d339faf538a94becea960384a7d15557a5907961b21098919a";
+pub const SOURCE_HASH: &str = "73a49a3d0d27bb0335b57add849e905b3e4d2f83e82e033fe9b676f3fe21ba47";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

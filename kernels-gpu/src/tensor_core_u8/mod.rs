@@ -130,6 +130,7 @@ pub const fn launch_bounds(channels: u32, side: u32) -> Option<(u32, u32)> {
         1..=9 if channels == 1 => Some((BLOCK.0, 5)),
         31 if channels == 1 => Some((BLOCK.0, 4)),
         7 if channels == 3 => Some((BLOCK.0, 5)),
+        9 if channels == 3 => Some((BLOCK.0, 4)),
         _ => None,
     }
 }
