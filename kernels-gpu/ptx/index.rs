@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "73a49a3d0d27bb0335b57add849e905b3e4d2f83e82e033fe9b676f3fe21ba47";
+pub const SOURCE_HASH: &str = "bb881095fb55fabd92f68e518711caae81d841e1c1539659582285e282f07664";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

@@ -85,7 +85,7 @@ impl Layout {
         let span = phase + MMA_N + (width - 1) * stride;
         let paired = side > 0 && span <= MMA_K / 2;
         // For masks of any size a second loop over the rows would take registers for another block.
-        let tail = side > 0 && !paired && 0 < span % MMA_K && span % MMA_K <= MMA_K / 2;
+        let tail = side > 0 && !paired && !span.is_multiple_of(MMA_K) && span % MMA_K <= MMA_K / 2;
         let chunks = if tail { span / MMA_K } else { span.div_ceil(MMA_K) };
         // `of_products`: bytes that the matrix products read. `of_windows`: bytes that recomputed windows read, in
         // whole words and one word more.

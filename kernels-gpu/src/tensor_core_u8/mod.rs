@@ -53,7 +53,7 @@
 //! # Shared memory
 //! | part | |
 //! | --- | --- |
-//! | [`stages`] of `ROWS + mask_height - 1` rows | two, one being copied; or one, and more blocks instead |
+//! | stages of `ROWS + mask_height - 1` rows | two, one being copied; or one, and more blocks instead |
 //! | the results of a step | uncertain ones are replaced before the store |
 //! | a list of uncertain results for each warp | its place first holds flags |
 //! | the mask | coefficients, and matrices that are not in registers |
