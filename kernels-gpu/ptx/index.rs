@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "bb881095fb55fabd92f68e518711caae81d841e1c1539659582285e282f07664";
+pub const SOURCE_HASH: &str = "59f76ceefa8c138738364018c9a8fb829feae6575c08427bc09621cd4fe5c530";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

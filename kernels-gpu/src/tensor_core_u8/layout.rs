@@ -40,10 +40,10 @@ pub struct Layout {
     pub phase: u32,
     /// Chunks of 32 bytes that a row of the mask takes.
     pub chunks: u32,
-    /// Whether a row of the mask takes 16 bytes more.
-    pub tail: bool,
-    /// Whether a row of the mask takes half a chunk, so that two rows make one matrix.
+    /// Whether a row of the mask takes half a chunk after these. Two rows share a matrix there.
     pub paired: bool,
+    /// Whether a row of the mask takes a quarter of a chunk after these. Four rows share a matrix there.
+    pub in_fours: bool,
     /// Columns of a row, for each plane, in whole vectors or granules.
     pub run: u32,
     /// Values from the beginning of the copy to the first column.
@@ -83,15 +83,17 @@ impl Layout {
         let skip = ((middle * stride as i32).wrapping_neg() & (unit as i32 - 1)) as u32;
         let phase = skip % 4;
         let span = phase + MMA_N + (width - 1) * stride;
-        let paired = side > 0 && span <= MMA_K / 2;
-        // For masks of any size a second loop over the rows would take registers for another block.
-        let tail = side > 0 && !paired && !span.is_multiple_of(MMA_K) && span % MMA_K <= MMA_K / 2;
-        let chunks = if tail { span / MMA_K } else { span.div_ceil(MMA_K) };
+        // For masks of any size more loops over the rows would take registers for another block.
+        let rest = if side > 0 { span % MMA_K } else { 0 };
+        let paired = rest > MMA_K / 4 && rest <= MMA_K / 4 * 3;
+        let in_fours = rest > 0 && rest <= MMA_K / 4 || rest > MMA_K / 2 && rest <= MMA_K / 4 * 3;
+        let chunks = if paired || in_fours { span / MMA_K } else { span.div_ceil(MMA_K) };
         // `of_products`: bytes that the matrix products read. `of_windows`: bytes that recomputed windows read, in
         // whole words and one word more.
         let of_products = block_columns(planar) - MMA_N
-            + if paired || tail { MMA_K / 2 } else { 0 }
-            + if paired { 0 } else { MMA_K * chunks };
+            + MMA_K * chunks
+            + if paired { MMA_K / 2 } else { 0 }
+            + if in_fours { MMA_K / 4 } else { 0 };
         let of_windows = (phase + block_columns(planar) - 1) / 4 * 4 + 4 * (((width - 1) * stride + 1).div_ceil(4) + 1);
         let read = skip - phase + if of_products > of_windows { of_products } else { of_windows };
         let run = read.next_multiple_of(unit);
@@ -104,35 +106,43 @@ impl Layout {
             first: skip - phase,
             phase,
             chunks,
-            tail,
             paired,
+            in_fours,
             run,
             lead,
             copied,
             // An odd number of vectors: 8 neighbouring rows lie in different banks.
             pitch: ((copied / VECTOR_BYTES) | 1) * VECTOR_BYTES,
-            in_registers: side > 0 && !tail && (paired || chunks * side <= MAX_REGISTER_MATRICES as u32),
+            in_registers: side > 0 && !in_fours && (paired || chunks * side <= MAX_REGISTER_MATRICES as u32),
             mask_rows: mask_rows(planar, side),
         }
     }
 
-    /// The number of Toeplitz matrices: one for each row of the mask and chunk, and one for the tails of two rows.
+    /// The number of Toeplitz matrices: one for each row of the mask and chunk, two for each pair, two for each four.
     ///
-    /// If rows are paired: two for each pair, with the even row first and with the odd row first.
+    /// Of the two, one begins with the first row of the pair or the four, the other with the row above it.
     #[inline(always)]
     #[must_use]
     pub const fn matrices(&self, mask_height: u32) -> u32 {
-        if self.paired {
-            return mask_height.div_ceil(2) * 2;
-        }
-        let rows = self.rows(mask_height);
-        self.chunks * rows + if self.tail { rows / 2 } else { 0 }
+        self.of_chunks(mask_height)
+            + if self.paired { mask_height.div_ceil(2) * 2 } else { 0 }
+            + if self.in_fours { mask_height.div_ceil(4) * 2 } else { 0 }
     }
 
-    /// The rows of a mask, padded with rows of zeros.
+    /// The number of matrices of whole chunks.
+    #[inline(always)]
+    const fn of_chunks(&self, mask_height: u32) -> u32 {
+        self.chunks * self.rows(mask_height)
+    }
+
+    /// The rows of a mask, padded with rows of zeros if chunks come from shared memory.
     #[inline(always)]
     pub(super) const fn rows(&self, mask_height: u32) -> u32 {
-        if self.in_registers { mask_height } else { mask_height.next_multiple_of(self.mask_rows) }
+        if self.in_registers || self.chunks == 0 {
+            mask_height
+        } else {
+            mask_height.next_multiple_of(self.mask_rows)
+        }
     }
 
     /// What a lane holds in byte `byte` of word `word` (0 to 3) of its fragment of a matrix, if any.
@@ -147,15 +157,20 @@ impl Layout {
         lane: u32,
         (word, byte): (u32, u32),
     ) -> Option<(u32, u32, u32)> {
-        // Each word holds 4 of the 16 bytes that the lanes of a group share.
-        let (k, from) = (lane % 4 * 4 + byte, self.phase + lane / 4);
-        let whole = self.chunks * self.rows(mask.1);
-        let (row, place, digit) = if self.paired {
-            ((matrix / 2 * 2 + word % 2).wrapping_sub(matrix % 2), k, word / 2)
-        } else if matrix < whole {
-            (matrix % self.rows(mask.1), matrix / self.rows(mask.1) * MMA_K + word % 2 * (MMA_K / 2) + k, word / 2)
+        // Words 0 and 1 hold low bytes, 2 and 3 high ones. Each holds 4 of the 16 bytes that the lanes of a group share.
+        let (k, digit) = (word % 2 * (MMA_K / 2) + lane % 4 * 4 + byte, word / 2);
+        let from = self.phase + lane / 4;
+        let (rows, of_chunks) = (self.rows(mask.1), self.of_chunks(mask.1));
+        let pairs = if self.paired { mask.1.div_ceil(2) * 2 } else { 0 };
+        let (row, place) = if matrix < of_chunks {
+            (matrix % rows, matrix / rows * MMA_K + k)
+        } else if matrix < of_chunks + pairs {
+            let pair = matrix - of_chunks;
+            ((pair / 2 * 2 + k / (MMA_K / 2)).wrapping_sub(pair % 2), self.chunks * MMA_K + k % (MMA_K / 2))
         } else {
-            ((matrix - whole) * 2 + word / 2, self.chunks * MMA_K + k, word % 2)
+            let four = matrix - of_chunks - pairs;
+            let place = self.chunks * MMA_K + if self.paired { MMA_K / 2 } else { 0 } + k % (MMA_K / 4);
+            ((four / 2 * 4 + k / (MMA_K / 4)).wrapping_sub(four % 2), place)
         };
         if row >= mask.1 || place < from || !(place - from).is_multiple_of(self.stride) {
             return None;

@@ -1,7 +1,7 @@
 //! The matrix products of a step: sums, bytes, and the lists of uncertain bytes.
 
 use cuda_std::bytes::{byte_perm, pack_sat_u8x2, with_at_least};
-use cuda_std::mma::{mma_m16n8k16_u8s8, mma_m16n8k32_u8s8};
+use cuda_std::mma::mma_m16n8k32_u8s8;
 use cuda_std::prelude::*;
 
 use super::store::result_offset;
@@ -19,13 +19,13 @@ type Sums = [[[i32; 4]; 2]; M_TILES];
 /// Each matrix is multiplied with four M tiles, and has two bytes.
 pub(super) const fn products_per_tile(layout: &Layout, side: u32) -> u32 {
     let of_matrix = 2 * SLABS;
-    match (layout.in_registers, layout.paired) {
-        // The loop over rows of the mask is unrolled only for the rows that are in registers at a time. Tails have a
-        // loop of their own.
-        (false, _) => N_TILES as u32 * of_matrix * layout.mask_rows * if layout.tail { 2 } else { 1 },
-        (true, false) => of_matrix * side,
-        (true, true) => of_matrix * side.div_ceil(2),
+    if layout.in_registers {
+        return of_matrix * if layout.paired { side.div_ceil(2) } else { side };
     }
+    // The loop over rows of the mask is unrolled only for the rows that are in registers at a time. Pairs and fours
+    // have loops of their own, over two matrices.
+    let in_loops = if layout.chunks > 0 { layout.mask_rows } else { 0 } + layout.paired as u32 + layout.in_fours as u32;
+    N_TILES as u32 * of_matrix * in_loops
 }
 
 /// The part of a row of the mask that one matrix product takes.
@@ -33,10 +33,10 @@ pub(super) const fn products_per_tile(layout: &Layout, side: u32) -> u32 {
 enum Part {
     /// A chunk of 32 bytes.
     Chunk,
-    /// 16 bytes of two rows.
+    /// 16 bytes of each of two rows.
     Pair,
-    /// 16 bytes.
-    Tail,
+    /// 8 bytes of each of four rows.
+    Four,
 }
 
 /// A lane's result bytes of 64 rows and 8 columns: two neighbours in each of the rows `4 (group + 8 half) + s`.
@@ -232,36 +232,44 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
     unsafe fn sums_from_shared(&self, from: Shared<u8>, lane: u32) -> [Sums; N_TILES] {
         let mut sums = [[[self.bias, [0; 4]]; M_TILES]; N_TILES];
         let mut matrices = self.matrices.cast::<F32x4>().offset(lane);
+        let mut from = from;
         // black_box keeps LLVM from unrolling the loops.
-        let (chunks, rows) = (thread::black_box(self.layout.chunks), thread::black_box(self.layout.rows(self.rows)));
-        let mut chunk = 0;
-        while chunk < chunks {
-            thread::no_unroll();
-            // SAFETY: as this function requires.
-            unsafe { self.add_rows(from.offset(chunk * MMA_K), rows, Part::Chunk, &mut matrices, &mut sums) };
-            chunk += 1;
+        if SIDE == 0 || self.layout.chunks > 0 {
+            let rows = thread::black_box(self.layout.rows(self.rows));
+            for _ in 0..thread::black_box(self.layout.chunks) {
+                thread::no_unroll();
+                // SAFETY: as this function requires.
+                unsafe { self.add_chunk(from, rows, &mut matrices, &mut sums) };
+                from = from.offset(MMA_K);
+            }
         }
-        if self.layout.tail {
+        if self.layout.paired {
             // SAFETY: as this function requires.
-            unsafe { self.add_rows(from.offset(chunks * MMA_K), rows, Part::Tail, &mut matrices, &mut sums) };
+            unsafe { self.add_joined(from, Part::Pair, &mut matrices, &mut sums) };
+            from = from.offset(MMA_K / 2);
+        }
+        if self.layout.in_fours {
+            // Four lanes read 8 bytes of each of two rows, instead of 16 bytes of one row.
+            let from = from.offset(lane % 4 / 2 * (self.slab - MMA_K / 4));
+            // SAFETY: as this function requires.
+            unsafe { self.add_joined(from, Part::Four, &mut matrices, &mut sums) };
         }
         sums
     }
 
-    /// Adds the products of 64 rows and 16 columns with one part of each of `rows` rows of the mask.
+    /// Adds the products of 64 rows and 16 columns with a chunk of each of `rows` rows of the mask.
     ///
     /// `matrices` is the lane's fragment of the first matrix, and is moved behind those of the last row.
     ///
     /// # Safety
-    /// - `from` is the lane's first word of the part, in the first row of a stage, which is filled. A barrier has passed
+    /// - `from` is the lane's first word of the chunk, in the first row of a stage, which is filled. A barrier has passed
     ///   since.
     /// - Shared memory holds the matrices. `rows` is a multiple of [`mask_rows`].
     #[inline(always)]
-    unsafe fn add_rows(
+    unsafe fn add_chunk(
         &self,
         from: Shared<u8>,
         rows: u32,
-        part: Part,
         matrices: &mut Shared<F32x4>,
         sums: &mut [Sums; N_TILES],
     ) {
@@ -271,23 +279,72 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
             thread::no_unroll();
             let mut held = [[0; 4]; MAX_MASK_ROWS as usize];
             let at_a_time = const { mask_rows(planar_channels(CHANNELS, SIDE), SIDE) };
-            for i in 0..at_a_time as usize / if part == Part::Tail { 2 } else { 1 } {
-                // SAFETY: each row of the padded mask and each chunk has a matrix of 32 fragments, two tails have one.
-                let fragment = unsafe { matrices.load(0) }.0.map(f32::to_bits);
+            for fragment in &mut held[..at_a_time as usize] {
+                // SAFETY: each row of the padded mask and each chunk has a matrix of 32 fragments.
+                *fragment = unsafe { matrices.load(0) }.0.map(f32::to_bits);
                 *matrices = matrices.offset(32);
-                if part == Part::Tail {
-                    let [low, high, low_below, high_below] = fragment;
-                    (held[2 * i], held[2 * i + 1]) = ([low, 0, high, 0], [low_below, 0, high_below, 0]);
-                } else {
-                    held[i] = fragment;
-                }
             }
             for (n_tile, sums) in sums.iter_mut().enumerate() {
                 // SAFETY: `held` has the matrices of the rows at `from`.
-                unsafe { self.add(from.offset(n_tile as u32 * MMA_N).cast(), &held, at_a_time, part, sums) };
+                unsafe { self.add(from.offset(n_tile as u32 * MMA_N).cast(), &held, at_a_time, Part::Chunk, sums) };
             }
             from = from.offset(at_a_time / SLABS * self.layout.pitch);
             row += at_a_time;
+        }
+    }
+
+    /// Adds the products of 64 rows and 16 columns with the pairs or the fours of rows of the mask.
+    ///
+    /// A step takes two matrices: tiles 0 and 2 the first one, tiles 1 and 3 the one that begins a row earlier. Tiles 2
+    /// and 3 take the rows of the image two rows further down. `matrices` is the lane's fragment of the first matrix,
+    /// and is moved behind the last one.
+    ///
+    /// # Safety
+    /// - `from` is the lane's first word of the part, in the first row of a stage, which is filled. For fours it is in
+    ///   the second row in lanes 2 and 3 of each group of four. A barrier has passed since.
+    /// - Shared memory holds the matrices.
+    #[inline(always)]
+    unsafe fn add_joined(
+        &self,
+        from: Shared<u8>,
+        part: Part,
+        matrices: &mut Shared<F32x4>,
+        sums: &mut [Sums; N_TILES],
+    ) {
+        let fours = part == Part::Four;
+        let (pitch, slab) = (self.layout.pitch / 4, self.slab / 4);
+        // Half of a fragment: a word of the lane's row 4 m + t, and of the row 8 slots further down in the slab. Rows
+        // below the stage lie in its next slab; the matrix has zeros there.
+        let half = |n_tile: usize, t: u32| {
+            let from = from.offset(n_tile as u32 * MMA_N).cast::<u32>();
+            let row = t / SLABS * pitch + t % SLABS * slab;
+            // SAFETY: the stage has four slabs, and a row has the part's bytes.
+            [row, row + 8 * pitch].map(|word| unsafe { from.load(word) })
+        };
+        let (rows, next) = if fours { (4, 4) } else { (2, 3) };
+        let steps = thread::black_box(self.rows.div_ceil(rows));
+        // The fragments of tiles 0 and 1. Of fours, the second half is that of tiles 2 and 3.
+        let mut upper = [[[0; 2]; 2]; N_TILES];
+        for (n_tile, upper) in upper.iter_mut().enumerate() {
+            *upper = [half(n_tile, 0), if fours { [0; 2] } else { half(n_tile, 1) }];
+        }
+        for step in 0..steps {
+            thread::no_unroll();
+            // SAFETY: each step has two matrices of 32 fragments.
+            let held = [0, 32].map(|fragment| unsafe { matrices.load(fragment) }.0.map(f32::to_bits));
+            *matrices = matrices.offset(2 * 32);
+            for (n_tile, (upper, sums)) in upper.iter_mut().zip(sums.iter_mut()).enumerate() {
+                let lower = [half(n_tile, rows * step + 2), half(n_tile, rows * step + next)];
+                if fours {
+                    upper[1] = lower[0];
+                }
+                for (s, sums) in sums.iter_mut().enumerate() {
+                    let [[a0, a1], [a2, a3]] = if s < 2 { *upper } else { lower };
+                    // SAFETY: all lanes are here: the loops are equal in all lanes of the warp.
+                    unsafe { multiply([a0, a1, a2, a3], held[s % 2], sums) };
+                }
+                *upper = if fours { [lower[1]; 2] } else { lower };
+            }
         }
     }
 
@@ -296,8 +353,7 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
     /// # Safety
     /// - `from` is the lane's first word of the part, in the row of a stage that meets the first of these rows. The
     ///   stage is filled.
-    /// - `held` has a fragment for each row. Pairs have two: even row first and odd row first. A tail's are words 0 and
-    ///   2.
+    /// - `held` has a fragment for each row. Pairs have two: even row first and odd row first.
     #[inline(always)]
     unsafe fn add(&self, from: Shared<u32>, held: &[[u32; 4]], rows: u32, part: Part, sums: &mut Sums) {
         let (pitch, slab) = (self.layout.pitch / 4, self.slab / 4);
@@ -311,32 +367,21 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
         let of_image = rows + SLABS - 1;
         let matrices = if paired { rows.div_ceil(2) } else { rows };
         for i in 0..if paired { of_image.div_ceil(2) } else { of_image } {
-            let a = match part {
-                Part::Pair => {
-                    // The last row may lie beyond the stage. The matrix has zeros there, so any row will do.
-                    let (t, next) = (2 * i, if 2 * i + 1 < of_image { 2 * i + 1 } else { 2 * i });
-                    [word(t, 0, 0), word(t, 0, 1), word(next, 0, 0), word(next, 0, 1)]
-                }
-                Part::Chunk => [word(i, 0, 0), word(i, 0, 1), word(i, 1, 0), word(i, 1, 1)],
-                Part::Tail => [word(i, 0, 0), word(i, 0, 1), 0, 0],
+            let a = if paired {
+                // The last row may lie beyond the stage. The matrix has zeros there, so any row will do.
+                let (t, next) = (2 * i, if 2 * i + 1 < of_image { 2 * i + 1 } else { 2 * i });
+                [word(t, 0, 0), word(t, 0, 1), word(next, 0, 0), word(next, 0, 1)]
+            } else {
+                [word(i, 0, 0), word(i, 0, 1), word(i, 1, 0), word(i, 1, 1)]
             };
-            for (s, [low, high]) in sums.iter_mut().enumerate() {
+            for (s, sums) in sums.iter_mut().enumerate() {
                 let later = if paired { s as u32 / 2 } else { s as u32 };
                 if i < later || i - later >= matrices {
                     continue;
                 }
                 let matrix = if paired { 2 * (i - later) + s as u32 % 2 } else { i - later };
-                let [low0, low1, high0, high1] = held[matrix as usize];
                 // SAFETY: all lanes are here: the loops and `part` are equal in all lanes of the warp.
-                unsafe {
-                    if part == Part::Tail {
-                        *low = mma_m16n8k16_u8s8([a[0], a[1]], low0, *low);
-                        *high = mma_m16n8k16_u8s8([a[0], a[1]], high0, *high);
-                    } else {
-                        *low = mma_m16n8k32_u8s8(a, [low0, low1], *low);
-                        *high = mma_m16n8k32_u8s8(a, [high0, high1], *high);
-                    }
-                }
+                unsafe { multiply(a, held[matrix as usize], sums) };
             }
         }
     }
@@ -406,6 +451,20 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
             // SAFETY: the count is this warp's. The last lane's sum is the sum of the warp.
             unsafe { self.counts.store(warp, sum) };
         }
+    }
+}
+
+/// Adds the products of a fragment of the image with the low and with the high bytes of a matrix.
+///
+/// # Safety
+/// All lanes of the warp call it.
+#[inline(always)]
+unsafe fn multiply(a: [u32; 4], matrix: [u32; 4], [low, high]: &mut [[i32; 4]; 2]) {
+    let [low0, low1, high0, high1] = matrix;
+    // SAFETY: all lanes are here, as this function requires.
+    unsafe {
+        *low = mma_m16n8k32_u8s8(a, [low0, low1], *low);
+        *high = mma_m16n8k32_u8s8(a, [high0, high1], *high);
     }
 }
 
