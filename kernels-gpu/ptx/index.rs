@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "59f76ceefa8c138738364018c9a8fb829feae6575c08427bc09621cd4fe5c530";
+pub const SOURCE_HASH: &str = "4db2a60f3b6ed551ca0cbf2ffcd213ccf7234283acb345fdf83c3375b9b83f7d";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

@@ -83,10 +83,14 @@ impl Layout {
         let skip = ((middle * stride as i32).wrapping_neg() & (unit as i32 - 1)) as u32;
         let phase = skip % 4;
         let span = phase + MMA_N + (width - 1) * stride;
-        // For masks of any size more loops over the rows would take registers for another block.
-        let rest = if side > 0 { span % MMA_K } else { 0 };
-        let paired = rest > MMA_K / 4 && rest <= MMA_K / 4 * 3;
-        let in_fours = rest > 0 && rest <= MMA_K / 4 || rest > MMA_K / 2 && rest <= MMA_K / 4 * 3;
+        // Rows of the mask share products where whole ones would be at most three quarters full. If the matrices of all
+        // whole products fit in registers, fours do not pay. For masks of any size, more loops would take registers for
+        // another block.
+        let rest = if side == 0 { 0 } else { span % MMA_K };
+        let whole_in_registers = span.div_ceil(MMA_K) * side <= MAX_REGISTER_MATRICES as u32;
+        let in_fours =
+            !whole_in_registers && (rest > 0 && rest <= MMA_K / 4 || rest > MMA_K / 2 && rest <= MMA_K / 4 * 3);
+        let paired = rest > MMA_K / 4 && rest <= MMA_K / 2 || in_fours && rest > MMA_K / 4;
         let chunks = if paired || in_fours { span / MMA_K } else { span.div_ceil(MMA_K) };
         // `of_products`: bytes that the matrix products read. `of_windows`: bytes that recomputed windows read, in
         // whole words and one word more.
@@ -113,14 +117,15 @@ impl Layout {
             copied,
             // An odd number of vectors: 8 neighbouring rows lie in different banks.
             pitch: ((copied / VECTOR_BYTES) | 1) * VECTOR_BYTES,
-            in_registers: side > 0 && !in_fours && (paired || chunks * side <= MAX_REGISTER_MATRICES as u32),
+            in_registers: side > 0 && whole_in_registers,
             mask_rows: mask_rows(planar, side),
         }
     }
 
     /// The number of Toeplitz matrices: one for each row of the mask and chunk, two for each pair, two for each four.
     ///
-    /// Of the two, one begins with the first row of the pair or the four, the other with the row above it.
+    /// Of the two, one begins with the first row of the pair or the four, the other with the row above it. The heights
+    /// of masks with pairs or fours are odd, so the last row has its place in both.
     #[inline(always)]
     #[must_use]
     pub const fn matrices(&self, mask_height: u32) -> u32 {
@@ -138,11 +143,7 @@ impl Layout {
     /// The rows of a mask, padded with rows of zeros if chunks come from shared memory.
     #[inline(always)]
     pub(super) const fn rows(&self, mask_height: u32) -> u32 {
-        if self.in_registers || self.chunks == 0 {
-            mask_height
-        } else {
-            mask_height.next_multiple_of(self.mask_rows)
-        }
+        if self.in_registers || self.chunks == 0 { mask_height } else { mask_height.next_multiple_of(self.mask_rows) }
     }
 
     /// What a lane holds in byte `byte` of word `word` (0 to 3) of its fragment of a matrix, if any.
@@ -157,7 +158,7 @@ impl Layout {
         lane: u32,
         (word, byte): (u32, u32),
     ) -> Option<(u32, u32, u32)> {
-        // Words 0 and 1 hold low bytes, 2 and 3 high ones. Each holds 4 of the 16 bytes that the lanes of a group share.
+        // Words 0 and 1 hold low bytes, 2 and 3 high ones. Each holds 4 of the 16 bytes that four lanes share.
         let (k, digit) = (word % 2 * (MMA_K / 2) + lane % 4 * 4 + byte, word / 2);
         let from = self.phase + lane / 4;
         let (rows, of_chunks) = (self.rows(mask.1), self.of_chunks(mask.1));

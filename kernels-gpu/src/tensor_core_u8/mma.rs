@@ -28,17 +28,6 @@ pub(super) const fn products_per_tile(layout: &Layout, side: u32) -> u32 {
     N_TILES as u32 * of_matrix * in_loops
 }
 
-/// The part of a row of the mask that one matrix product takes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    /// A chunk of 32 bytes.
-    Chunk,
-    /// 16 bytes of each of two rows.
-    Pair,
-    /// 8 bytes of each of four rows.
-    Four,
-}
-
 /// A lane's result bytes of 64 rows and 8 columns: two neighbours in each of the rows `4 (group + 8 half) + s`.
 ///
 /// The index is `2 s + half`.
@@ -217,9 +206,8 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
     #[inline(always)]
     unsafe fn sums_from_registers(&self, from: Shared<u32>, registers: &[[u32; 4]; MAX_REGISTER_MATRICES]) -> Sums {
         let mut sums = [[self.bias, [0; 4]]; M_TILES];
-        let part = if self.layout.paired { Part::Pair } else { Part::Chunk };
         // SAFETY: `registers` has the matrices of all rows.
-        unsafe { self.add(from, registers, self.rows, part, &mut sums) };
+        unsafe { self.add(from, registers, self.rows, self.layout.paired, &mut sums) };
         sums
     }
 
@@ -245,14 +233,14 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
         }
         if self.layout.paired {
             // SAFETY: as this function requires.
-            unsafe { self.add_joined(from, Part::Pair, &mut matrices, &mut sums) };
+            unsafe { self.add_joined(from, 2, &mut matrices, &mut sums) };
             from = from.offset(MMA_K / 2);
         }
         if self.layout.in_fours {
             // Four lanes read 8 bytes of each of two rows, instead of 16 bytes of one row.
             let from = from.offset(lane % 4 / 2 * (self.slab - MMA_K / 4));
             // SAFETY: as this function requires.
-            unsafe { self.add_joined(from, Part::Four, &mut matrices, &mut sums) };
+            unsafe { self.add_joined(from, 4, &mut matrices, &mut sums) };
         }
         sums
     }
@@ -262,17 +250,11 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
     /// `matrices` is the lane's fragment of the first matrix, and is moved behind those of the last row.
     ///
     /// # Safety
-    /// - `from` is the lane's first word of the chunk, in the first row of a stage, which is filled. A barrier has passed
-    ///   since.
+    /// - `from` is the lane's first word of the chunk, in the first row of a stage, which is filled. A barrier has
+    ///   passed since.
     /// - Shared memory holds the matrices. `rows` is a multiple of [`mask_rows`].
     #[inline(always)]
-    unsafe fn add_chunk(
-        &self,
-        from: Shared<u8>,
-        rows: u32,
-        matrices: &mut Shared<F32x4>,
-        sums: &mut [Sums; N_TILES],
-    ) {
+    unsafe fn add_chunk(&self, from: Shared<u8>, rows: u32, matrices: &mut Shared<F32x4>, sums: &mut [Sums; N_TILES]) {
         let mut from = from;
         let mut row = 0;
         while row < rows {
@@ -286,14 +268,14 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
             }
             for (n_tile, sums) in sums.iter_mut().enumerate() {
                 // SAFETY: `held` has the matrices of the rows at `from`.
-                unsafe { self.add(from.offset(n_tile as u32 * MMA_N).cast(), &held, at_a_time, Part::Chunk, sums) };
+                unsafe { self.add(from.offset(n_tile as u32 * MMA_N).cast(), &held, at_a_time, false, sums) };
             }
             from = from.offset(at_a_time / SLABS * self.layout.pitch);
             row += at_a_time;
         }
     }
 
-    /// Adds the products of 64 rows and 16 columns with the pairs or the fours of rows of the mask.
+    /// Adds the products of 64 rows and 16 columns with the matrices that `rows` rows of the mask share: 2 or 4.
     ///
     /// A step takes two matrices: tiles 0 and 2 the first one, tiles 1 and 3 the one that begins a row earlier. Tiles 2
     /// and 3 take the rows of the image two rows further down. `matrices` is the lane's fragment of the first matrix,
@@ -304,14 +286,8 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
     ///   the second row in lanes 2 and 3 of each group of four. A barrier has passed since.
     /// - Shared memory holds the matrices.
     #[inline(always)]
-    unsafe fn add_joined(
-        &self,
-        from: Shared<u8>,
-        part: Part,
-        matrices: &mut Shared<F32x4>,
-        sums: &mut [Sums; N_TILES],
-    ) {
-        let fours = part == Part::Four;
+    unsafe fn add_joined(&self, from: Shared<u8>, rows: u32, matrices: &mut Shared<F32x4>, sums: &mut [Sums; N_TILES]) {
+        let fours = rows == 4;
         let (pitch, slab) = (self.layout.pitch / 4, self.slab / 4);
         // Half of a fragment: a word of the lane's row 4 m + t, and of the row 8 slots further down in the slab. Rows
         // below the stage lie in its next slab; the matrix has zeros there.
@@ -321,7 +297,6 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
             // SAFETY: the stage has four slabs, and a row has the part's bytes.
             [row, row + 8 * pitch].map(|word| unsafe { from.load(word) })
         };
-        let (rows, next) = if fours { (4, 4) } else { (2, 3) };
         let steps = thread::black_box(self.rows.div_ceil(rows));
         // The fragments of tiles 0 and 1. Of fours, the second half is that of tiles 2 and 3.
         let mut upper = [[[0; 2]; 2]; N_TILES];
@@ -334,7 +309,8 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
             let held = [0, 32].map(|fragment| unsafe { matrices.load(fragment) }.0.map(f32::to_bits));
             *matrices = matrices.offset(2 * 32);
             for (n_tile, (upper, sums)) in upper.iter_mut().zip(sums.iter_mut()).enumerate() {
-                let lower = [half(n_tile, rows * step + 2), half(n_tile, rows * step + next)];
+                let t = rows * step + 2;
+                let lower = [half(n_tile, t), half(n_tile, if fours { t + 2 } else { t + 1 })];
                 if fours {
                     upper[1] = lower[0];
                 }
@@ -348,14 +324,15 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
         }
     }
 
-    /// Adds the products with one part of each of `rows` rows of the mask. `held` has the lane's fragments of them.
+    /// Adds the products with a chunk of each of `rows` rows of the mask, or with 16 bytes if rows are `paired`. `held`
+    /// has the lane's fragments of the matrices.
     ///
     /// # Safety
     /// - `from` is the lane's first word of the part, in the row of a stage that meets the first of these rows. The
     ///   stage is filled.
     /// - `held` has a fragment for each row. Pairs have two: even row first and odd row first.
     #[inline(always)]
-    unsafe fn add(&self, from: Shared<u32>, held: &[[u32; 4]], rows: u32, part: Part, sums: &mut Sums) {
+    unsafe fn add(&self, from: Shared<u32>, held: &[[u32; 4]], rows: u32, paired: bool, sums: &mut Sums) {
         let (pitch, slab) = (self.layout.pitch / 4, self.slab / 4);
         // A word of the lane's row 4 m + t, or of the row 8 slots further down in the slab.
         let word = |t: u32, half: u32, further: u32| {
@@ -363,7 +340,6 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
             // SAFETY: the stage has rows 4 m + t for m up to 15, and a row has the part's bytes.
             unsafe { from.load(row + 4 * half) }
         };
-        let paired = part == Part::Pair;
         let of_image = rows + SLABS - 1;
         let matrices = if paired { rows.div_ceil(2) } else { rows };
         for i in 0..if paired { of_image.div_ceil(2) } else { of_image } {
@@ -380,7 +356,7 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
                     continue;
                 }
                 let matrix = if paired { 2 * (i - later) + s as u32 % 2 } else { i - later };
-                // SAFETY: all lanes are here: the loops and `part` are equal in all lanes of the warp.
+                // SAFETY: all lanes are here: the loops are equal in all lanes of the warp.
                 unsafe { multiply(a, held[matrix as usize], sums) };
             }
         }

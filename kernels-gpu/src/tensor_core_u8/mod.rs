@@ -19,10 +19,16 @@
 //! # Matrix product
 //! [`mma_m16n8k32_u8s8`](cuda_std::mma::mma_m16n8k32_u8s8) takes 16 rows of 32 bytes of the image, as they lie there,
 //! and a 32 x 8 Toeplitz matrix: each column holds a row of the mask, one place further down from column to column. The
-//! product is 8 columns of outputs in 16 rows, for one row of the mask and one byte of its coefficients. If a row and
-//! its shifts span at most 16 bytes, as up to 9 x 9, two rows make one matrix. If they span more than 32 bytes, they
-//! take several *chunks*. With 31 x 31 the last chunk is a *tail* of 16 bytes, which takes half a product:
-//! [`mma_m16n8k16_u8s8`](cuda_std::mma::mma_m16n8k16_u8s8).
+//! product is 8 columns of outputs in 16 rows, for one row of the mask and one byte of its coefficients. A row and its
+//! shifts span more or fewer than 32 bytes:
+//!
+//! | masks | products |
+//! | --- | --- |
+//! | up to 9 x 9 | *pairs*: 16 bytes of two rows |
+//! | 11 x 11, 13 x 13, 21 x 21 | *chunks*: 32 bytes of a row |
+//! | 15 x 15 | pairs, and *fours*: 8 bytes of four rows |
+//! | 31 x 31 | chunks and fours |
+//! | any size | as many chunks as a row needs |
 //!
 //! # Recomputed pixels
 //! A thread computes one or two uncertain pixels from the bytes in shared memory. Bytes are multiplied as [subnormal
@@ -48,7 +54,9 @@
 //!   s = 3                  0   1   2
 //! ```
 //! Each lane holds its fragments of all matrices in registers if there are at most `MAX_REGISTER_MATRICES`. Otherwise
-//! those of `mask_rows` rows come from shared memory at a time, and serve 16 columns.
+//! those of `mask_rows` rows come from shared memory at a time, and serve 16 columns. Pairs and fours in shared memory
+//! have two matrices each: tiles 0 and 2 take one, tiles 1 and 3 the same rows one place further down. Tiles 2 and 3
+//! take rows of the image that lie two rows below those of tiles 0 and 1.
 //!
 //! # Shared memory
 //! | part | |
@@ -63,8 +71,8 @@
 //! number of 16 bytes apart, so there are no bank conflicts.
 //!
 //! # Cost
-//! Each chunk of a row of the mask takes 2 products for 128 values, or half of that if rows are paired. Packing takes
-//! about 6 instructions a value. Up to 9 x 9 the instructions, latencies and the three barriers of a step are the
+//! Each chunk of a row of the mask takes 2 products for 128 values, a pair of rows as many, and so does a four. Packing
+//! takes about 6 instructions a value. Up to 9 x 9 the instructions, latencies and the three barriers of a step are the
 //! limit. With 31 x 31, 1.7 % of the pixels are uncertain and take 961 products each: a fifth of the time.
 //!
 //! H100, 2026-11-22, 8192 x 8192, one channel: 76 µs with 7 x 7, 59 % of the roofline.

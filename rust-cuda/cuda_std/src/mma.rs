@@ -15,8 +15,6 @@
 //! | `c[0]`, `c[1]` | `g` | `2 t`, `2 t + 1` |
 //! | `c[2]`, `c[3]` | `g + 8` | `2 t`, `2 t + 1` |
 //!
-//! [`mma_m16n8k16_u8s8`]: `A` is 16 x 16 and `B` is 16 x 8. Their fragments are `a[0]`, `a[1]` and `b` of `b[0]` above.
-//!
 //! # Floating point
 //! - [`mma_m16n8k8_tf32`]: `A` is 16 x 8 and `B` is 8 x 8 of TF32. TF32 is an `f32` whose lower 13 bits are ignored.
 //! - [`mma_m16n8k16_bf16`]: `A` is 16 x 16 and `B` is 16 x 8 of [`Bf16`](crate::half::Bf16), two to a word.
@@ -48,45 +46,43 @@ mod intrinsics {
     #[repr(C)]
     pub(super) struct Fragment<T>(pub(super) T, pub(super) T, pub(super) T, pub(super) T);
 
-    /// One declaration per shape: the words of `A` and `B`, four elements of `C`.
+    /// One declaration per shape: four words of `A`, two of `B`, four elements of `C`.
     macro_rules! declare {
-        ($($name:ident($($word:ident),*; $element:ty) = $link_name:literal;)*) => {
+        ($($name:ident($element:ty) = $link_name:literal;)*) => {
             // The ABI "unadjusted" passes and returns values as LLVM has them. "C" would return the struct by memory.
             #[allow(improper_ctypes)]
             unsafe extern "unadjusted" {$(
                 #[link_name = $link_name]
                 pub(super) fn $name(
-                    $($word: u32,)* c0: $element, c1: $element, c2: $element, c3: $element,
+                    a0: u32, a1: u32, a2: u32, a3: u32, b0: u32, b1: u32,
+                    c0: $element, c1: $element, c2: $element, c3: $element,
                 ) -> Fragment<$element>;
             )*}
         };
     }
 
     declare! {
-        mma_m16n8k32_u8s8(a0, a1, a2, a3, b0, b1; i32) = "llvm.nvvm.mma.m16n8k32.row.col.u8.s8";
-        mma_m16n8k16_u8s8(a0, a1, b0; i32) = "llvm.nvvm.mma.m16n8k16.row.col.u8.s8";
-        mma_m16n8k8_tf32(a0, a1, a2, a3, b0, b1; f32) = "llvm.nvvm.mma.m16n8k8.row.col.tf32";
-        mma_m16n8k16_bf16(a0, a1, a2, a3, b0, b1; f32) = "llvm.nvvm.mma.m16n8k16.row.col.bf16";
+        mma_m16n8k32_u8s8(i32) = "llvm.nvvm.mma.m16n8k32.row.col.u8.s8";
+        mma_m16n8k8_tf32(f32) = "llvm.nvvm.mma.m16n8k8.row.col.tf32";
+        mma_m16n8k16_bf16(f32) = "llvm.nvvm.mma.m16n8k16.row.col.bf16";
     }
 }
 
-/// One matrix product of words of `A` and `B`: the intrinsic on the device, the executor's answer on the host.
+/// One matrix product: the intrinsic on the device, the executor's answer on the host.
 macro_rules! mma {
-    ($intrinsic:ident, $product:ident, [$($word:expr),*], $c:ident) => {{
+    ($intrinsic:ident, $product:ident, $a:ident, $b:ident, $c:ident) => {{
         #[cfg(target_arch = "nvptx64")]
         {
             require_arch!(concat!("mma::", stringify!($intrinsic)), "sm_80", "Sm80");
+            let ([a0, a1, a2, a3], [b0, b1], [c0, c1, c2, c3]) = ($a, $b, $c);
             // SAFETY: all 32 lanes of the warp are converged here, as the function requires. The operands are values.
-            let d = unsafe { intrinsics::$intrinsic($($word,)* $c[0], $c[1], $c[2], $c[3]) };
+            let d = unsafe { intrinsics::$intrinsic(a0, a1, a2, a3, b0, b1, c0, c1, c2, c3) };
             [d.0, d.1, d.2, d.3]
         }
         #[cfg(not(target_arch = "nvptx64"))]
         {
-            let mut words = [0; executor::GATHERED];
-            for (to, word) in words.iter_mut().zip([$($word),*]) {
-                *to = word;
-            }
-            let all = executor::current().gather(words, core::panic::Location::caller());
+            let values = [$a[0], $a[1], $a[2], $a[3], $b[0], $b[1]];
+            let all = executor::current().gather(values, core::panic::Location::caller());
             $product(&all, crate::warp::lane_id() as usize, $c)
         }
     }};
@@ -102,20 +98,7 @@ macro_rules! mma {
 #[track_caller]
 #[must_use]
 pub unsafe fn mma_m16n8k32_u8s8(a: [u32; 4], b: [u32; 2], c: [i32; 4]) -> [i32; 4] {
-    mma!(mma_m16n8k32_u8s8, u8s8_product, [a[0], a[1], a[2], a[3], b[0], b[1]], c)
-}
-
-/// `A B + C` of integers, with half as many terms; sums wrap around.
-///
-/// # Safety
-/// - All 32 lanes of the warp execute this call together. No lane has returned.
-/// - Every branch around the call depends on values that are equal in all lanes.
-/// - The number of threads of the block is a multiple of 32.
-#[inline(always)]
-#[track_caller]
-#[must_use]
-pub unsafe fn mma_m16n8k16_u8s8(a: [u32; 2], b: u32, c: [i32; 4]) -> [i32; 4] {
-    mma!(mma_m16n8k16_u8s8, u8s8_half_product, [a[0], a[1], b], c)
+    mma!(mma_m16n8k32_u8s8, u8s8_product, a, b, c)
 }
 
 /// `A B + C` of TF32.
@@ -129,7 +112,7 @@ pub unsafe fn mma_m16n8k16_u8s8(a: [u32; 2], b: u32, c: [i32; 4]) -> [i32; 4] {
 #[must_use]
 pub unsafe fn mma_m16n8k8_tf32(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4] {
     let (a, b) = (a.map(f32::to_bits), b.map(f32::to_bits));
-    mma!(mma_m16n8k8_tf32, tf32_product, [a[0], a[1], a[2], a[3], b[0], b[1]], c)
+    mma!(mma_m16n8k8_tf32, tf32_product, a, b, c)
 }
 
 /// `A B + C` of bfloat16.
@@ -142,7 +125,7 @@ pub unsafe fn mma_m16n8k8_tf32(a: [f32; 4], b: [f32; 2], c: [f32; 4]) -> [f32; 4
 #[track_caller]
 #[must_use]
 pub unsafe fn mma_m16n8k16_bf16(a: [u32; 4], b: [u32; 2], c: [f32; 4]) -> [f32; 4] {
-    mma!(mma_m16n8k16_bf16, bf16_product, [a[0], a[1], a[2], a[3], b[0], b[1]], c)
+    mma!(mma_m16n8k16_bf16, bf16_product, a, b, c)
 }
 
 /// The fragment of `D` of `lane`, where `all` holds the fragments of `A` and `B` of all lanes, in TF32.
@@ -173,13 +156,6 @@ fn bf16_product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [f32; 4])
     })
 }
 
-/// The fragment of `D` of `lane`, where `all` holds two words of `A` and one of `B` of all lanes, in integers.
-#[cfg(not(target_arch = "nvptx64"))]
-fn u8s8_half_product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [i32; 4]) -> [i32; 4] {
-    // The other half of the terms is 0.
-    u8s8_product(&all.map(|[a0, a1, b, ..]| [a0, a1, 0, 0, b, 0]), lane, c)
-}
-
 /// The fragment of `D` of `lane`, where `all` holds the fragments of `A` and `B` of all lanes, in integers.
 #[cfg(not(target_arch = "nvptx64"))]
 fn u8s8_product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [i32; 4]) -> [i32; 4] {
@@ -198,7 +174,7 @@ fn u8s8_product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [i32; 4])
 
 #[cfg(test)]
 mod tests {
-    use super::{bf16_product, tf32_product, u8s8_half_product, u8s8_product};
+    use super::{bf16_product, tf32_product, u8s8_product};
     use crate::bf16;
 
     /// The fragments of the documentation against a matrix product by definition.
@@ -213,16 +189,12 @@ mod tests {
             let of_b = |i: usize| word(&|k| b(k, g) as u8, i * 16 + 4 * t);
             [of_a(0), of_a(1), of_a(2), of_a(3), of_b(0), of_b(1)]
         });
-        // A product with 16 terms has the first half of the columns of A.
-        let halves = all.map(|[a0, a1, _, _, b0, _]: [u32; 6]| [a0, a1, b0, !0, !0, !0]);
-        let c = [5, -6, 7, i32::MAX];
         for lane in 0..32 {
-            let (d, half) = (u8s8_product(&all, lane, c), u8s8_half_product(&halves, lane, c));
-            for (i, c) in c.into_iter().enumerate() {
+            let d = u8s8_product(&all, lane, [5, -6, 7, i32::MAX]);
+            for (i, c) in [5, -6, 7, i32::MAX].into_iter().enumerate() {
                 let (row, column) = (lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
-                let sum = |terms| (0..terms).map(|k| i32::from(a(row, k)) * i32::from(b(k, column))).sum::<i32>();
-                assert_eq!(d[i], sum(32).wrapping_add(c), "lane {lane}, {i}");
-                assert_eq!(half[i], sum(16).wrapping_add(c), "lane {lane}, {i}, 16 terms");
+                let sum = (0..32).map(|k| i32::from(a(row, k)) * i32::from(b(k, column))).sum::<i32>();
+                assert_eq!(d[i], sum.wrapping_add(c), "lane {lane}, {i}");
             }
         }
     }

@@ -245,7 +245,6 @@ mod tests {
         for (instruction, target, version) in [
             // Instructions that cuda_std uses.
             ("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32", "sm_80", "7.0"),
-            ("mma.sync.aligned.m16n8k16.row.col.s32.u8.s8.s32", "sm_80", "7.0"),
             ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "sm_80", "7.0"),
             ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "sm_80", "7.0"),
             ("cvt.rn.bf16x2.f32", "sm_80", "7.0"),
