@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "4db2a60f3b6ed551ca0cbf2ffcd213ccf7234283acb345fdf83c3375b9b83f7d";
+pub const SOURCE_HASH: &str = "14d4c6cf0a4498994fe4b4a64152efb50ae179dc453cf4ef4fd5069b4d40cd67";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
