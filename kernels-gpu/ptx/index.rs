@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "14d4c6cf0a4498994fe4b4a64152efb50ae179dc453cf4ef4fd5069b4d40cd67";
+pub const SOURCE_HASH: &str = "b6bd5fe705fcbf2ffbb715090009cfc25f8c86e1b39fad8819e77c2b127515cd";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

@@ -220,17 +220,16 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
     unsafe fn sums_from_shared(&self, from: Shared<u8>, lane: u32) -> [Sums; N_TILES] {
         let mut sums = [[[self.bias, [0; 4]]; M_TILES]; N_TILES];
         let mut matrices = self.matrices.cast::<F32x4>().offset(lane);
-        let mut from = from;
         // black_box keeps LLVM from unrolling the loops.
-        if SIDE == 0 || self.layout.chunks > 0 {
-            let rows = thread::black_box(self.layout.rows(self.rows));
-            for _ in 0..thread::black_box(self.layout.chunks) {
-                thread::no_unroll();
-                // SAFETY: as this function requires.
-                unsafe { self.add_chunk(from, rows, &mut matrices, &mut sums) };
-                from = from.offset(MMA_K);
-            }
+        let (chunks, rows) = (thread::black_box(self.layout.chunks), thread::black_box(self.layout.rows(self.rows)));
+        let mut chunk = 0;
+        while (SIDE == 0 || self.layout.chunks > 0) && chunk < chunks {
+            thread::no_unroll();
+            // SAFETY: as this function requires.
+            unsafe { self.add_chunk(from.offset(chunk * MMA_K), rows, &mut matrices, &mut sums) };
+            chunk += 1;
         }
+        let mut from = from.offset(self.layout.chunks * MMA_K);
         if self.layout.paired {
             // SAFETY: as this function requires.
             unsafe { self.add_joined(from, 2, &mut matrices, &mut sums) };
