@@ -165,7 +165,18 @@ impl Place {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(program());
+        self.prepared(Command::new(program()), args)
+    }
+
+    /// The same, where SIGINT, SIGTERM and SIGHUP end the program even if the tests ignore them, as they do behind
+    /// `nohup` or `&` in a script.
+    fn interruptible(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT,TERM,HUP").arg(program());
+        self.prepared(command, args)
+    }
+
+    fn prepared(&self, mut command: Command, args: &[&str]) -> Command {
         command.args(args).current_dir(self.folder.path()).env("NO_COLOR", "1");
         command
     }

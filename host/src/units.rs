@@ -28,6 +28,12 @@ pub fn digits(value: f64) -> String {
     format!("{value:.places$}")
 }
 
+/// A number of things: "1 row", "2 rows".
+#[must_use]
+pub fn plural(count: usize, one: &str) -> String {
+    format!("{count} {one}{}", if count == 1 { "" } else { "s" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "b6bd5fe705fcbf2ffbb715090009cfc25f8c86e1b39fad8819e77c2b127515cd";
+pub const SOURCE_HASH: &str = "3efca6ca1f672b99f79a692976532986a62a38d561d0f087e18f9ab921b18ed1";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

@@ -198,7 +198,8 @@ mod ended_in_the_middle {
     fn started(place: &Place, more: usize) -> Child {
         let enough = finished(place).len() + more;
         let args = [&["filter", "in", "-o", "out/"], &FILTER[..]].concat();
-        let child = place.command(&args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let mut command = place.interruptible(&args);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let mut child = child.unwrap();
         let start = Instant::now();
         while finished(place).len() < enough {
@@ -263,7 +264,8 @@ mod ended_in_the_middle {
     fn what_was_done_is_said() {
         let place = prepared();
         let args = [&["filter", "in", "-o", "out/"], &FILTER[..]].concat();
-        let child = place.command(&args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let mut command = place.interruptible(&args);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
         let child = child.unwrap();
         while finished(&place).is_empty() {
             std::thread::sleep(Duration::from_millis(1));

@@ -33,7 +33,7 @@ fn chunks(folder: &Path) -> usize {
 /// Starts the program on `a.zarr`.
 fn start(place: &Place, filter: &[&str]) -> Child {
     let common = ["filter", "--device", "cpu", "a.zarr", "-o", "b.zarr", "--skip-existing"];
-    let mut command = place.command(&[&common, filter].concat());
+    let mut command = place.interruptible(&[&common, filter].concat());
     command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
 }
 

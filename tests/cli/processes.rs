@@ -166,7 +166,8 @@ fn between(place: &Place) -> Option<PathBuf> {
 /// The lines that a run left in the log.
 fn logged(place: &Place, library: &Path, run: impl FnOnce(&mut Command)) -> Vec<String> {
     let _ = fs::remove_file(place.path("log"));
-    let mut command = place.command(&["filter", "--device", "cpu", "in", "-o", "out/", "--identity", "--overwrite"]);
+    let args = ["filter", "--device", "cpu", "in", "-o", "out/", "--identity", "--overwrite"];
+    let mut command = place.interruptible(&args);
     command.env("LD_PRELOAD", library).env("HOST_TEST_LOG", place.path("log")).stdin(Stdio::null());
     command.stdout(Stdio::null()).stderr(Stdio::null());
     run(&mut command);

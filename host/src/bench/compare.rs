@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::report::{Document, Report, SCHEMA};
 use super::stats::{RUN_TO_RUN, STANDARD_ERRORS, geometric_mean, median_interval};
 use crate::text_table::{TextColumn, text_table};
-use crate::units::time;
+use crate::units::{plural, time};
 
 /// Kernel times of one row.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -170,7 +170,10 @@ fn table(new: &Value, old: &Value) -> Result<String, &'static str> {
         out += &text_table(&columns, lines);
         for (backend, ratios) in &ratios {
             if let Some(mean) = geometric_mean(ratios) {
-                out += &format!("geometric mean of now / before, {backend}: {mean:.3} over {} rows\n", ratios.len());
+                out += &format!(
+                    "geometric mean of now / before, {backend}: {mean:.3} over {}\n",
+                    plural(ratios.len(), "row")
+                );
             }
         }
         out += "every row weighs alike in a mean, whatever its time, and one slower row can hide behind faster ones\n";

@@ -25,8 +25,7 @@ impl Build {
     /// This program's.
     #[must_use]
     pub fn this() -> Self {
-        // The hash without the nearest tag. Empty where there is no repository, as in an unpacked archive.
-        let commit = git_version::git_version!(args = ["--always", "--dirty", "--exclude=*"], fallback = "");
+        let commit = env!("HOST_COMMIT");
         Self {
             version: env!("CARGO_PKG_VERSION"),
             profile: env!("HOST_PROFILE"),

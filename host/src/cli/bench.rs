@@ -240,7 +240,8 @@ impl Args {
     fn older(&self) -> Result<Option<Value>> {
         let Some(path) = &self.compare else { return Ok(None) };
         let read = || -> Result<Value> {
-            let older = serde_json::from_str(&std::fs::read_to_string(path)?)?;
+            let older = serde_json::from_str(&std::fs::read_to_string(path)?)
+                .context("a report that `host bench --json` wrote was expected")?;
             compare::check(&older).map_err(|why| anyhow!(why))?;
             if older["separable"].as_bool().is_some_and(|separable| separable != self.separable) {
                 bail!("that report has {} masks", if self.separable { "no separable" } else { "separable" });

@@ -90,7 +90,7 @@ impl Layout {
         let whole_in_registers = span.div_ceil(MMA_K) * side <= MAX_REGISTER_MATRICES as u32;
         let in_fours =
             !whole_in_registers && (rest > 0 && rest <= MMA_K / 4 || rest > MMA_K / 2 && rest <= MMA_K / 4 * 3);
-        let paired = rest > MMA_K / 4 && rest <= MMA_K / 2 || in_fours && rest > MMA_K / 4;
+        let paired = rest > MMA_K / 4 && (rest <= MMA_K / 2 || in_fours);
         let chunks = if paired || in_fours { span / MMA_K } else { span.div_ceil(MMA_K) };
         // `of_products`: bytes that the matrix products read. `of_windows`: bytes that recomputed windows read, in
         // whole words and one word more.

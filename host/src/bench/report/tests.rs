@@ -99,13 +99,13 @@ fn the_texts_say_what_was_measured() {
 fn rooflines_follow_the_best_ceilings_of_the_run() {
     let mut report = report();
     let first = report.first_rates.cpu;
-    assert!(!text_of_summary(&report).contains("ceilings rose"));
+    assert!(!text_of_summary(&report).contains("rates rose"));
     report.machine.cpu_rates = Rates { flop_per_s: 2.0 * first.flop_per_s, ..first };
     report.settle_rooflines();
     let timed = report.cells[0].rows[1].timed.as_ref().expect("the CPU's row has times");
     assert_eq!(timed.roofline, Roofline { us: 3.0, ceiling: Ceiling::Fma });
     let summary = text_of_summary(&report);
-    let told = "ceilings rose during the run: CPU copies 20.0 GB/s, FMA 600 GFLOP/s, first copies 20.0 GB/s, FMA 300";
+    let told = "rates rose during the run: CPU copies 20.0 GB/s, FMA 600 GFLOP/s (at first copies 20.0 GB/s, FMA 300";
     assert!(summary.contains(told), "{summary}");
 }
 

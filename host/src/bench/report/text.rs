@@ -5,7 +5,7 @@ use crate::bench::roofline::AboveRoofline;
 use crate::bench::stats::MATTERS;
 use crate::bench::system::Machine;
 use crate::text_table::{TextColumn, text_table};
-use crate::units::{digits, time};
+use crate::units::{digits, plural, time};
 use faltung::{Accuracy, PixelFormat, Rates};
 
 /// The device, the CPU and the build, a line each.
@@ -170,7 +170,6 @@ pub fn summary(report: &Report) -> String {
     for note in above_rooflines(report) {
         out += &format!("\n{note}");
     }
-    let plural = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
     let (answers, failures) = (report.verified().count(), report.failures().count());
     let timed = report.verified().filter(|row| row.timed.is_some()).count();
     let not_eligible: usize = report.cells.iter().map(|cell| cell.not_eligible.len()).sum();
@@ -214,12 +213,13 @@ fn ceilings(report: &Report) -> Option<String> {
             let ((name, last), first) = (last?, first?);
             let by = |last: f64, first: f64| last > first * (1.0 + ROSE);
             let rose = by(last.copy_bytes_per_s, first.copy_bytes_per_s) || by(last.flop_per_s, first.flop_per_s);
-            rose.then(|| format!("{name} {}, first {}", speeds(last), speeds(first)))
+            rose.then(|| format!("{name} {} (at first {})", speeds(last), speeds(first)))
         });
     let rose: Vec<_> = rose.collect();
     (!rose.is_empty()).then(|| {
         format!(
-            "ceilings rose during the run: {}; reports use the last, the tables above what was known",
+            "the measured rates rose during the run: {}. The shares above are of the rates when each row was printed, \
+             those in reports of the last ones",
             rose.join("; ")
         )
     })

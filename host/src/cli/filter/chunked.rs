@@ -79,7 +79,7 @@ fn check<'a>(args: &Args, steps: &'a Steps) -> Result<&'a Filter> {
     ensure!(!(is_zarr(output) && output.is_file()), "{}: is a file, and a Zarr array is a folder", escaped(output));
     ensure!(
         is_zarr(output) || is_single_file(output),
-        "{}: .zarr, .npy and .tif are written in chunks",
+        "{}: .zarr, .npy and .tif are written in chunks, which a Zarr array, --memory, --part and --chunk ask for",
         escaped(output)
     );
     ensure!(
@@ -336,13 +336,16 @@ impl Job<'_> {
         let counters = Progress::default();
         let progress = ChunkProgress::new(&counters, share.chunks.len(), self.args.quiet);
         let bar = progress.bar();
-        let can_go_on = is_zarr(&self.args.output) && !self.args.quiet;
+        let (is_quiet, can_go_on) = (self.args.quiet, is_zarr(&self.args.output));
         interrupt::clean_up_when_interrupted(move || {
             bar.finish_and_clear();
-            if can_go_on {
-                output::message(format_args!(
-                    "interrupted; the same command with --skip-existing computes the chunks that are missing"
-                ));
+            let what_now = if can_go_on {
+                "the same command with --skip-existing computes the chunks that are missing"
+            } else {
+                "the file that was begun is removed"
+            };
+            if !is_quiet {
+                output::message(format_args!("interrupted; {what_now}"));
             }
         });
         let run = |devices: &[Device], chunks: &[usize]| {
