@@ -1,5 +1,5 @@
-//! Tells the program how it was built: what cargo tells build scripts alone, and the commit. `bench` prints it beside its
-//! figures.
+//! Tells the program how it was built: what cargo tells build scripts alone, and the commit. `bench` prints it beside
+//! its figures.
 
 use std::path::Path;
 use std::process::Command;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use host::batch::BatchSummary;
+use host::units::plural;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use super::output;
@@ -88,13 +89,12 @@ impl Progress {
         let seconds = summary.elapsed.as_secs_f64().max(1e-9);
         let pixels = self.pixels.load(Ordering::Relaxed) as f64;
         let rates = Rates { pictures: summary.done as f64 / seconds, pixels: pixels / seconds };
-        let plural = if summary.done == 1 { "" } else { "s" };
         let busy = 100.0 * summary.computing.as_secs_f64() / seconds;
-        let done = summary.done;
+        let done = plural(summary.done, "picture");
         if seconds < MEASURABLE {
-            return format!("{done} picture{plural} in {seconds:.2} s");
+            return format!("{done} in {seconds:.2} s");
         }
-        format!("{done} picture{plural} in {seconds:.2} s: {rates}; the device was busy for {busy:.0} % of the time")
+        format!("{done} in {seconds:.2} s: {rates}; the device was busy for {busy:.0} % of the time")
     }
 }
 
