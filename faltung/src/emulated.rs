@@ -206,7 +206,9 @@ impl EmulatorConvolution {
         let role = match self.plan.entry.variant.spec().mask_form {
             // A block stores results, and may then compute some or all of them again.
             MaskForm::Spectrum | MaskForm::SpectrumOfPasses | MaskForm::ProvenFactors(_) => Role::Scratch,
-            MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::FixedPoint => Role::Output,
+            MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::FixedPoint | MaskForm::SeparableFixedPoint => {
+                Role::Output
+            }
         };
         let result = Values::allocate(&mut memory, format.output, result_values, role)?;
         let planes = (self.plan.planes_row_bytes() * strip.height + self.plan.scratch_bytes()) / size_of::<f32>();
@@ -345,6 +347,8 @@ impl EmulatorConvolution {
 mod proven;
 #[cfg(test)]
 mod separable;
+#[cfg(test)]
+mod separable_tensor_core;
 
 #[cfg(test)]
 mod tests;

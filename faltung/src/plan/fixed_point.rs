@@ -97,45 +97,16 @@ impl FixedPoint {
     }
 
     /// What the kernel for masks of `side` x `side`, or of any size for 0, reads, as `f32`s with these bits: the
-    /// header, the coefficients, the matrices. A smaller mask stands in the upper rows of the square, its output's
-    /// column in the middle, zeros around it.
+    /// header, the coefficients, the matrices.
     pub(super) fn words(&self, problem: &Problem, side: u32) -> Vec<f32> {
-        let (mask_width, origin) = (problem.window().width() as u32, problem.origin().1 as u32);
-        let exact = (mask_width, problem.window().height() as u32);
-        let is_padded = side > 0 && exact != (side, side);
-        let (width, height, left) =
-            if is_padded { (side, side, (side - 1) / 2 - origin) } else { (exact.0, exact.1, 0) };
-        // Where the mask has what the square has there.
-        let index = |row: u32, column: u32| {
-            let column = column.checked_sub(left).filter(|&column| column < mask_width)?;
-            (row < exact.1).then_some((row * mask_width + column) as usize)
-        };
-        let channels = problem.format().channels as u32;
-        let layout = Layout::new(channels, width, (origin + left) as i32, side);
-        let mut words = vec![0_u32; header::WORDS as usize];
-        words[header::SHIFT as usize] = self.shift;
-        words[header::BIAS as usize] = self.bias as u32;
-        words[header::UNCERTAIN as usize] = self.limit();
-        words[4..].fill(self.bias as u32);
-        let coefficients = problem.window().coefficients();
-        let unit = sum_unit(coefficients.iter().copied(), u8::FACTOR_EXPONENT).unwrap_or(0.0);
-        words[header::UNIT as usize] = unit.to_bits();
-        let in_unit = |index: usize| in_unit(coefficients[index], unit, u8::FACTOR_EXPONENT).to_bits();
-        for row in 0..height {
-            let at = |column| index(row, column).map_or(0, in_unit);
-            words.extend((0..width).map(at));
-            words.resize(words.len().next_multiple_of(4), 0);
-        }
-        for matrix in 0..layout.matrices(height) {
-            for (lane, word) in (0..32).flat_map(|lane| (0..4).map(move |word| (lane, word))) {
-                words.push(u32::from_le_bytes([0, 1, 2, 3].map(|byte| {
-                    let element = layout.element((width, height), matrix, lane, (word, byte));
-                    let digit = element.and_then(|(row, column, digit)| Some((index(row, column)?, digit)));
-                    digit.map_or(0, |(index, digit)| self.digits[index][digit as usize] as u8)
-                })));
-            }
-        }
-        words.into_iter().map(f32::from_bits).collect()
+        let square = Square::around(problem, side);
+        let layout = Layout::new(problem.format().channels as u32, square.width, square.origin_x, side);
+        let numbers = [self.shift, self.bias as u32, self.limit()];
+        square.words(problem, numbers, layout.matrices(square.height), |matrix, lane, place| {
+            let element = layout.element((square.width, square.height), matrix, lane, place);
+            let digit = element.and_then(|(row, column, digit)| Some((square.index(row, column)?, digit)));
+            digit.map_or(0, |(index, digit)| self.digits[index][digit as usize])
+        })
     }
 
     /// The kernel's answer for a window of bytes: the byte, if it is certain.
@@ -151,19 +122,81 @@ impl FixedPoint {
     }
 }
 
+/// Where a mask lies in that of a kernel: in the upper rows of a square, its output's column in the middle, zeros
+/// around it. If the kernel takes the mask as it is, it is the mask.
+pub(super) struct Square {
+    pub(super) width: u32,
+    pub(super) height: u32,
+    pub(super) origin_x: i32,
+    /// Width and height of the mask.
+    mask: (u32, u32),
+    /// Columns of the square before the mask.
+    pub(super) left: u32,
+}
+
+impl Square {
+    /// That of a kernel for masks of `side` x `side`, or of any size for 0.
+    pub(super) fn around(problem: &Problem, side: u32) -> Self {
+        let mask = (problem.window().width() as u32, problem.window().height() as u32);
+        let origin = problem.origin().1 as u32;
+        if side == 0 || mask == (side, side) {
+            return Self { width: mask.0, height: mask.1, origin_x: origin as i32, mask, left: 0 };
+        }
+        let middle = (side - 1) / 2;
+        Self { width: side, height: side, origin_x: middle as i32, mask, left: middle - origin }
+    }
+
+    /// The index of the mask's coefficient that the square has there.
+    fn index(&self, row: u32, column: u32) -> Option<usize> {
+        let column = column.checked_sub(self.left).filter(|&column| column < self.mask.0)?;
+        (row < self.mask.1).then_some((row * self.mask.0 + column) as usize)
+    }
+
+    /// What the kernel reads, as `f32`s with these bits: a [`header`] with shift, bias and limit, the coefficients, and
+    /// the fragments of `matrices` matrices, of which `digit` gives the byte `(word, byte)` of a lane.
+    pub(super) fn words(
+        &self,
+        problem: &Problem,
+        [shift, bias, limit]: [u32; 3],
+        matrices: u32,
+        digit: impl Fn(u32, u32, (u32, u32)) -> i8,
+    ) -> Vec<f32> {
+        let mut words = vec![0_u32; header::WORDS as usize];
+        words[header::SHIFT as usize] = shift;
+        words[header::BIAS as usize] = bias;
+        words[header::UNCERTAIN as usize] = limit;
+        words[4..].fill(bias);
+        let coefficients = problem.window().coefficients();
+        let unit = sum_unit(coefficients.iter().copied(), u8::FACTOR_EXPONENT).unwrap_or(0.0);
+        words[header::UNIT as usize] = unit.to_bits();
+        let in_unit = |index: usize| in_unit(coefficients[index], unit, u8::FACTOR_EXPONENT).to_bits();
+        for row in 0..self.height {
+            let at = |column| self.index(row, column).map_or(0, in_unit);
+            words.extend((0..self.width).map(at));
+            words.resize(words.len().next_multiple_of(4), 0);
+        }
+        for matrix in 0..matrices {
+            for (lane, word) in (0..32).flat_map(|lane| (0..4).map(move |word| (lane, word))) {
+                words.push(u32::from_le_bytes([0, 1, 2, 3].map(|byte| digit(matrix, lane, (word, byte)) as u8)));
+            }
+        }
+        words.into_iter().map(f32::from_bits).collect()
+    }
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::{Filter, Mask, Operation, PixelFormat};
 
-    fn problem(width: usize, height: usize, mask: Vec<f32>, scale: f32, offset: f32) -> Problem {
-        let mask = Mask::new(height, width, mask).unwrap();
+    pub(in crate::plan) fn problem(width: usize, height: usize, mask: Vec<f32>, scale: f32, offset: f32) -> Problem {
+        let mask = Mask::new(width, height, mask).unwrap();
         let filter = Filter::new(mask).operation(Operation::Correlate).scale(scale).offset(offset);
         Problem::new(100, 100, &filter).unwrap().with_format(PixelFormat::of::<u8, u8>(1)).unwrap()
     }
 
     /// The byte that the contract names.
-    fn direct(problem: &Problem, window: &[u8]) -> u8 {
+    pub(in crate::plan) fn direct(problem: &Problem, window: &[u8]) -> u8 {
         let coefficients = problem.window().coefficients().iter();
         let sum = coefficients.zip(window).fold(0.0, |sum, (&w, &p)| f32::mul_add(w, f32::from(p), sum));
         let value = problem.finish(sum);

@@ -85,7 +85,9 @@ impl Geometry {
         let (_, rows) = self.entry.outputs((mask_width, mask_height));
         let blocks_across = self.entry.blocks_across((mask_width, mask_height), params.width as u32);
         let mask_size = match self.entry.variant.spec().mask_form {
-            MaskForm::Rows(_) | MaskForm::FixedPoint => (mask_width as usize, mask_height as usize),
+            MaskForm::Rows(_) | MaskForm::FixedPoint | MaskForm::SeparableFixedPoint => {
+                (mask_width as usize, mask_height as usize)
+            }
             MaskForm::Factors(_) => ((mask_width + mask_height) as usize, 1),
             MaskForm::ProvenFactors(_) => (self.entry.coefficients((mask_width, mask_height)) as usize, 1),
             MaskForm::Spectrum => (fft::layout::length((mask_width, mask_height)), 1),

@@ -8,8 +8,8 @@ use super::cost::{self, Terms, Work};
 use super::geometry::Geometry;
 use super::proof::Integers;
 use super::{
-    Considered, Factors, FixedPoint, Limits, Planes, Proof, ProvenSums, VariantChoice, device_pitch, spectrum,
-    transforms,
+    Considered, Factors, FixedPoint, Limits, Planes, Proof, ProvenSums, SeparableFixedPoint, VariantChoice,
+    device_pitch, spectrum, transforms,
 };
 use crate::{Accuracy, PixelFormat, PixelType, Problem};
 
@@ -31,6 +31,7 @@ pub(super) struct Inquiry {
     /// does.
     pub(super) proven_sums: Option<Result<ProvenSums, Ineligible>>,
     pub(super) fixed_point: Option<FixedPoint>,
+    pub(super) separable_fixed_point: Option<SeparableFixedPoint>,
     limits: Limits,
 }
 
@@ -41,19 +42,24 @@ impl Inquiry {
         // What nobody asks for takes longer to make than everything else.
         let has_form =
             |is_form: fn(MaskForm) -> bool| asked.clone().any(|entry| is_form(entry.variant.spec().mask_form));
-        let factors = has_form(|form| matches!(form, MaskForm::Factors(_) | MaskForm::ProvenFactors(_)))
-            .then(|| Factors::of(problem.window()))
-            .flatten();
+        let has_separable_fixed_point = has_form(|form| matches!(form, MaskForm::SeparableFixedPoint));
+        let has_factors = has_form(|form| matches!(form, MaskForm::Factors(_) | MaskForm::ProvenFactors(_)));
+        let factors = (has_factors || has_separable_fixed_point).then(|| Factors::of(problem.window())).flatten();
         let has_proven = format.input == format.output && has_form(|form| matches!(form, MaskForm::ProvenFactors(_)));
         let proven_sums = factors.as_ref().filter(|_| has_proven).map(|factors| ProvenSums::of(&problem, factors));
         let fixed_point =
             has_form(|form| matches!(form, MaskForm::FixedPoint)).then(|| FixedPoint::of(&problem)).flatten();
+        let separable_fixed_point = factors
+            .as_ref()
+            .filter(|_| has_separable_fixed_point)
+            .and_then(|factors| SeparableFixedPoint::of(&problem, factors));
         let request = Request {
             mask: (problem.window().width() as u32, problem.window().height() as u32),
             origin_x: problem.params().origin_x,
             padded_side: padded_side(&problem),
             factor_exponents: factors.as_ref().map(Factors::exponents),
             uncertain: fixed_point.as_ref().map_or(1.0, FixedPoint::uncertain_part),
+            separable_uncertain: separable_fixed_point.as_ref().map_or(1.0, SeparableFixedPoint::uncertain_part),
             pixel: format.input,
             result: format.output,
             shared_limit: limits.shared_bytes,
@@ -62,7 +68,19 @@ impl Inquiry {
         };
         let of_image = planes.as_ref().map_or(format, Planes::format);
         let is_whole = of_image.integer_pixels(problem.border()).is_some();
-        Self { problem, is_whole, planes, integers: None, proven_sums, choice, request, factors, fixed_point, limits }
+        Self {
+            problem,
+            is_whole,
+            planes,
+            integers: None,
+            proven_sums,
+            choice,
+            request,
+            factors,
+            fixed_point,
+            separable_fixed_point,
+            limits,
+        }
     }
 
     /// The inquiry about the planes of a problem.
@@ -182,6 +200,7 @@ impl Inquiry {
     fn uncertain_part(&self, entry: &Entry) -> f32 {
         match entry.variant.spec().mask_form {
             MaskForm::FixedPoint => self.request.uncertain,
+            MaskForm::SeparableFixedPoint => self.request.separable_uncertain,
             MaskForm::ProvenFactors(_) => {
                 let proven = self.proven_sums.as_ref().and_then(|proven| proven.as_ref().ok());
                 proven.map_or(1.0, |proven| proven.uncertain)

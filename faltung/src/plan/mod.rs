@@ -16,6 +16,7 @@ mod passes;
 mod planes;
 mod proof;
 mod proven_sums;
+mod separable_fixed_point;
 mod spectrum;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ pub use self::planes::Planes;
 pub(crate) use self::planes::{Place, Rows, Step};
 pub use self::proof::Proof;
 pub(crate) use self::proven_sums::ProvenSums;
+pub(crate) use self::separable_fixed_point::SeparableFixedPoint;
 use crate::{Accuracy, Error, ErrorBound, PixelFormat, PixelType, Problem, Result};
 
 /// On a device rows begin at multiples of this many bytes: a sector, the least that DRAM and caches move; kernels may
@@ -107,6 +109,8 @@ pub struct Plan {
     pub(crate) proven_sums: Option<ProvenSums>,
     /// The mask in fixed point, if there are entries that ask for it, and it has such a form.
     pub(crate) fixed_point: Option<FixedPoint>,
+    /// The same of a separable mask, if the kernel takes that.
+    pub(crate) separable_fixed_point: Option<SeparableFixedPoint>,
     /// How the channels are computed as planes of `f32`, if they are. Then `entry` computes a plane, and `params` are
     /// those of a plane.
     pub planes: Option<Planes>,
@@ -168,6 +172,7 @@ impl Plan {
             factors: inquiry.factors,
             proven_sums: inquiry.proven_sums.and_then(Result::ok),
             fixed_point: inquiry.fixed_point,
+            separable_fixed_point: inquiry.separable_fixed_point,
             planes: inquiry.planes,
             proof,
             limits,
@@ -220,6 +225,10 @@ impl Plan {
                 proven.coefficients(problem, factors, places)
             }
             (MaskForm::FixedPoint, _, Some(fixed_point)) => fixed_point.words(problem, self.entry.side()),
+            (MaskForm::SeparableFixedPoint, ..) => {
+                let fixed_point = self.separable_fixed_point.as_ref();
+                fixed_point.expect("an eligible entry has its fixed point").words(problem, self.entry.side())
+            }
             (MaskForm::Spectrum, ..) => spectrum::values(problem, is_proven),
             (MaskForm::SpectrumOfPasses, ..) => spectrum::values_of_passes(problem, is_proven),
             (MaskForm::Rows(begin), ..) => self.padded_coefficients(problem, begin),
@@ -263,7 +272,11 @@ fn transforms(entry: &Entry) -> Option<Transforms> {
     match entry.variant.spec().mask_form {
         MaskForm::Spectrum => Some(Transforms::TILE),
         MaskForm::SpectrumOfPasses => Some(Transforms::PASSES),
-        MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::ProvenFactors(_) | MaskForm::FixedPoint => None,
+        MaskForm::Rows(_)
+        | MaskForm::Factors(_)
+        | MaskForm::ProvenFactors(_)
+        | MaskForm::FixedPoint
+        | MaskForm::SeparableFixedPoint => None,
     }
 }
 

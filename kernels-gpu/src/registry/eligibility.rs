@@ -25,6 +25,8 @@ pub struct Request {
     pub factor_exponents: Option<(i32, i32)>,
     /// The fraction of uncertain results of [`tensor_core_u8`](crate::tensor_core_u8); 1 if it has no fixed-point form.
     pub uncertain: f32,
+    /// The same of its [`separable`](crate::tensor_core_u8::separable) kernels.
+    pub separable_uncertain: f32,
     /// The type of the image's values.
     pub pixel: PixelType,
     /// The type of the result's values.
@@ -141,7 +143,7 @@ impl Entry {
         {
             return Err(Ineligible::BorderValue { required: self.pixel, found });
         }
-        if matches!(spec.mask_form, MaskForm::Factors(_) | MaskForm::ProvenFactors(_))
+        if matches!(spec.mask_form, MaskForm::Factors(_) | MaskForm::ProvenFactors(_) | MaskForm::SeparableFixedPoint)
             && request.factor_exponents.is_none()
         {
             return Err(Ineligible::NotSeparable);

@@ -105,6 +105,7 @@ impl Entry {
                 | MaskForm::Factors(_)
                 | MaskForm::ProvenFactors(_)
                 | MaskForm::FixedPoint
+                | MaskForm::SeparableFixedPoint
                 | MaskForm::Spectrum => (3, 3),
             },
         }
@@ -133,7 +134,7 @@ impl Entry {
     pub fn coefficients(&self, mask: (u32, u32)) -> u64 {
         let (width, height) = (u64::from(mask.0), u64::from(mask.1));
         match self.variant.spec().mask_form {
-            MaskForm::Rows(_) | MaskForm::FixedPoint => width * height,
+            MaskForm::Rows(_) | MaskForm::FixedPoint | MaskForm::SeparableFixedPoint => width * height,
             MaskForm::Factors(_) => width + height,
             MaskForm::ProvenFactors(places) => places(self, mask, 0).length(mask.1).into(),
             MaskForm::Spectrum => layout::length(mask) as u64,
@@ -150,7 +151,11 @@ impl Entry {
             Grid::Tiles | Grid::ChannelTiles => match self.variant.spec().mask_form {
                 MaskForm::Spectrum => fft::tile::valid(mask).1,
                 MaskForm::SpectrumOfPasses => passes::valid(mask).1,
-                MaskForm::Rows(_) | MaskForm::Factors(_) | MaskForm::ProvenFactors(_) | MaskForm::FixedPoint => 1,
+                MaskForm::Rows(_)
+                | MaskForm::Factors(_)
+                | MaskForm::ProvenFactors(_)
+                | MaskForm::FixedPoint
+                | MaskForm::SeparableFixedPoint => 1,
             },
             Grid::Partition(partition) => partition.launch_row_alignment,
         }

@@ -86,6 +86,8 @@ variants! {
     SeparableU8 = separable::proven_bytes;
     /// Separable masks in the tensor cores.
     SeparableTensorCore = separable::tensor_core;
+    /// The same for bytes, bit-exact.
+    SeparableTensorCoreU8 = tensor_core_u8::separable;
 }
 
 impl Variant {

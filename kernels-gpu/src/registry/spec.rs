@@ -98,6 +98,8 @@ pub enum MaskForm {
     ProvenFactors(fn(&Entry, mask: (u32, u32), origin_x: i32) -> ProvenPlaces),
     /// The fixed-point matrices of [`tensor_core_u8`](crate::tensor_core_u8), after the coefficients in window order.
     FixedPoint,
+    /// Those of its [`separable`](crate::tensor_core_u8::separable) kernels, after the coefficients in window order.
+    SeparableFixedPoint,
     /// The spectrum of the mask, with what [`fft::layout`](crate::fft::layout) has around it.
     Spectrum,
     /// The spectrum of the mask for larger tiles, with what [`fft::passes::layout`](crate::fft::passes::layout) has

@@ -1,5 +1,6 @@
 //! The layout of image, mask and matrices in shared memory, and of the mask that the host passes.
 
+use super::separable::{DIGITS, GROUP, place_of_row};
 use super::{
     GRANULE, MATRIX_WORDS, MAX_REGISTER_MATRICES, MMA_K, MMA_N, ROWS, SLABS, WARPS, block_columns, list_capacity,
     mask_rows, planar_channels, result_pitch, stages,
@@ -28,6 +29,8 @@ pub mod header {
 /// is a value.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
+    /// Whether rows are filtered first, then columns.
+    pub separable: bool,
     /// The number of channel planes: all channels, or 1 if they are interleaved.
     pub planar: u32,
     /// Columns from one pixel to the next.
@@ -67,34 +70,43 @@ impl Layout {
     #[must_use]
     pub const fn new(channels: u32, width: u32, origin_x: i32, side: u32) -> Self {
         let middle = if side > 0 { (side as i32 - 1) / 2 } else { origin_x };
-        Self::with_middle(channels, width, origin_x, middle, side)
+        Self::with_middle(channels, width, origin_x, middle, side, false)
+    }
+
+    /// The layout for separable masks of `side` x `side` whose windows begin `origin_x` columns before their output.
+    #[inline(always)]
+    #[must_use]
+    pub const fn separable(channels: u32, side: u32, origin_x: i32) -> Self {
+        Self::with_middle(channels, side, origin_x, (side as i32 - 1) / 2, side, true)
     }
 
     /// The largest layout for any origin.
     pub(super) const fn largest(channels: u32, width: u32, side: u32) -> Self {
-        if side > 0 { Self::new(channels, side, 0, side) } else { Self::with_middle(channels, width, 0, 1, 0) }
+        if side > 0 { Self::new(channels, side, 0, side) } else { Self::with_middle(channels, width, 0, 1, 0, false) }
     }
 
     #[inline(always)]
-    const fn with_middle(channels: u32, width: u32, origin_x: i32, middle: i32, side: u32) -> Self {
+    const fn with_middle(channels: u32, width: u32, origin_x: i32, middle: i32, side: u32, separable: bool) -> Self {
         let planar = planar_channels(channels, side);
         let stride = channels / planar;
         let unit = if planar == 1 { VECTOR_BYTES } else { GRANULE };
         let skip = ((middle * stride as i32).wrapping_neg() & (unit as i32 - 1)) as u32;
         let phase = skip % 4;
-        let span = phase + MMA_N + (width - 1) * stride;
+        // Columns of outputs of a product that filters rows.
+        let columns = if separable { GROUP } else { MMA_N };
+        let span = phase + columns + (width - 1) * stride;
         // Rows of the mask share products where whole ones would be at most three quarters full. If the matrices of all
         // whole products fit in registers, fours do not pay. For masks of any size, more loops would take registers for
         // another block.
-        let rest = if side == 0 { 0 } else { span % MMA_K };
-        let whole_in_registers = span.div_ceil(MMA_K) * side <= MAX_REGISTER_MATRICES as u32;
+        let rest = if side == 0 || separable { 0 } else { span % MMA_K };
+        let whole_in_registers = separable || span.div_ceil(MMA_K) * side <= MAX_REGISTER_MATRICES as u32;
         let in_fours =
             !whole_in_registers && (rest > 0 && rest <= MMA_K / 4 || rest > MMA_K / 2 && rest <= MMA_K / 4 * 3);
         let paired = rest > MMA_K / 4 && (rest <= MMA_K / 2 || in_fours);
         let chunks = if paired || in_fours { span / MMA_K } else { span.div_ceil(MMA_K) };
         // `of_products`: bytes that the matrix products read. `of_windows`: bytes that recomputed windows read, in
         // whole words and one word more.
-        let of_products = block_columns(planar) - MMA_N
+        let of_products = block_columns(planar) - columns
             + MMA_K * chunks
             + if paired { MMA_K / 2 } else { 0 }
             + if in_fours { MMA_K / 4 } else { 0 };
@@ -104,6 +116,7 @@ impl Layout {
         let lead = if planar == 1 { 0 } else { ((middle + skip as i32) * planar as i32) as u32 % VECTOR_BYTES };
         let copied = (lead + run * planar).next_multiple_of(VECTOR_BYTES);
         Self {
+            separable,
             planar,
             stride,
             left: origin_x * stride as i32 + skip as i32,
@@ -126,9 +139,14 @@ impl Layout {
     ///
     /// Of the two, one begins with the first row of the pair or the four, the other with the row above it. The heights
     /// of masks with pairs or fours are odd, so the last row has its place in both.
+    ///
+    /// Separable masks have a matrix for each digit and chunk: those of the row factor, then those of the column factor.
     #[inline(always)]
     #[must_use]
     pub const fn matrices(&self, mask_height: u32) -> u32 {
+        if self.separable {
+            return DIGITS * (self.chunks + self.column_chunks(mask_height));
+        }
         self.of_chunks(mask_height)
             + if self.paired { mask_height.div_ceil(2) * 2 } else { 0 }
             + if self.in_fours { mask_height.div_ceil(4) * 2 } else { 0 }
@@ -140,9 +158,19 @@ impl Layout {
         self.chunks * self.rows(mask_height)
     }
 
-    /// The rows of a mask, padded with rows of zeros if chunks come from shared memory.
+    /// Chunks of 32 rows that a column of a separable mask takes, for 16 rows of outputs.
+    #[inline(always)]
+    pub(super) const fn column_chunks(&self, mask_height: u32) -> u32 {
+        (GROUP + mask_height - 1).div_ceil(MMA_K)
+    }
+
+    /// The rows of a mask, padded with rows of zeros if chunks come from shared memory. With separable masks, a step
+    /// filters the rows of the image in whole groups.
     #[inline(always)]
     pub(super) const fn rows(&self, mask_height: u32) -> u32 {
+        if self.separable {
+            return (mask_height - 1).next_multiple_of(GROUP) + 1;
+        }
         if self.in_registers || self.chunks == 0 { mask_height } else { mask_height.next_multiple_of(self.mask_rows) }
     }
 
@@ -179,26 +207,68 @@ impl Layout {
         let column = (place - from) / self.stride;
         if column < mask.0 { Some((row, column, digit)) } else { None }
     }
+
+    /// The same for separable masks: which factor, the index in it, and which byte of the number, 0 for the lowest.
+    #[must_use]
+    pub const fn factor_element(
+        &self,
+        (width, height): (u32, u32),
+        matrix: u32,
+        lane: u32,
+        (word, byte): (u32, u32),
+    ) -> Option<(Factor, u32, u32)> {
+        let (row, k) = (lane / 4 + word % 2 * MMA_N, word / 2 * (MMA_K / 2) + lane % 4 * 4 + byte);
+        let of_row = DIGITS * self.chunks;
+        let (factor, length, matrix, chunks, first) = if matrix < of_row {
+            (Factor::Row, width, matrix, self.chunks, self.phase + row)
+        } else {
+            (Factor::Column, height, matrix - of_row, self.column_chunks(height), place_of_row(row))
+        };
+        let (digit, place) = (matrix / chunks, matrix % chunks * MMA_K + k);
+        if place < first || place - first >= length { None } else { Some((factor, place - first, digit)) }
+    }
+}
+
+/// A factor of a separable mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Factor {
+    /// Along a row.
+    Row,
+    /// Along a column.
+    Column,
 }
 
 /// Bytes of a slab of the image's rows.
+///
+/// With separable masks, lanes read rows of two slabs at a time. Slabs are an odd number of 64 bytes apart, so that these
+/// rows lie in different banks.
 #[inline(always)]
 pub(super) const fn slab_bytes(layout: &Layout, mask_height: u32) -> u32 {
-    (ROWS + layout.rows(mask_height) - 1).div_ceil(SLABS) * layout.pitch
+    let bytes = (ROWS + layout.rows(mask_height) - 1).div_ceil(SLABS) * layout.pitch;
+    if layout.separable { bytes + (64_u32.wrapping_sub(bytes) & 127) } else { bytes }
 }
 
 /// Bytes of the image's rows in all stages.
 #[inline(always)]
 pub(super) const fn image_bytes(layout: &Layout, mask_height: u32, side: u32) -> u32 {
-    SLABS * slab_bytes(layout, mask_height) * stages(layout.planar, side)
+    SLABS * slab_bytes(layout, mask_height) * stages(layout, side)
 }
 
 /// The dynamic shared memory of a block, in bytes. `side` is the side of the masks of the kernel, 0 for any.
 #[must_use]
 pub const fn shared_bytes(channels: u32, mask_width: u32, mask_height: u32, side: u32) -> u64 {
-    let layout = Layout::largest(channels, mask_width, side);
-    let rows = image_bytes(&Layout { pitch: 1, ..layout }, mask_height, side) as u64;
-    let image = rows * layout.pitch as u64;
+    shared_bytes_of(&Layout::largest(channels, mask_width, side), (mask_width, mask_height), side)
+}
+
+/// The same for a layout.
+#[must_use]
+pub(super) const fn shared_bytes_of(layout: &Layout, (mask_width, mask_height): (u32, u32), side: u32) -> u64 {
+    let image = if layout.separable {
+        image_bytes(layout, mask_height, side) as u64
+    } else {
+        // The product may exceed 32 bits.
+        image_bytes(&Layout { pitch: 1, ..*layout }, mask_height, side) as u64 * layout.pitch as u64
+    };
     let matrices = if layout.in_registers { 0 } else { layout.matrices(mask_height) as u64 };
     let mask = padded_mask_width(mask_width) as u64 * mask_height as u64 + matrices * MATRIX_WORDS as u64;
     let results = ROWS as u64 * result_pitch(layout.planar) as u64;

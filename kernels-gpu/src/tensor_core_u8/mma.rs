@@ -1,15 +1,15 @@
-//! The matrix products of a step: sums, bytes, and the lists of uncertain bytes.
+//! The matrix products of a step: sums, bytes, and which of them are uncertain.
 
 use cuda_std::bytes::{byte_perm, pack_sat_u8x2, with_at_least};
 use cuda_std::mma::mma_m16n8k32_u8s8;
 use cuda_std::prelude::*;
 
 use super::store::result_offset;
+use super::uncertain::UncertainList;
 use super::{
-    Layout, M_TILES, MAX_MASK_ROWS, MAX_REGISTER_MATRICES, MMA_K, MMA_N, N_TILES, SLABS, list_capacity, list_start,
-    mask_rows, planar_channels, result_pitch, this_thread, warp_columns,
+    Layout, M_TILES, MAX_MASK_ROWS, MAX_REGISTER_MATRICES, MMA_K, MMA_N, N_TILES, SLABS, mask_rows, planar_channels,
+    result_pitch, this_thread, warp_columns,
 };
-use crate::common::warp_sum::sum_of_lanes;
 
 /// The accumulators of a lane, for each M tile: the products of the coefficients' low bytes and of their high bytes.
 type Sums = [[[i32; 4]; 2]; M_TILES];
@@ -33,11 +33,6 @@ pub(super) const fn products_per_tile(layout: &Layout, side: u32) -> u32 {
 /// The index is `2 s + half`.
 type Pairs = [u32; 2 * M_TILES];
 
-/// A bit for each result of a lane: whether it is uncertain. The last result is the lowest bit.
-///
-/// A word has two channels of 8 columns if they are planar, otherwise 16 columns.
-type UncertainBits = [u32; 4];
-
 /// The matrix products of a block's steps.
 pub(super) struct Products<const CHANNELS: u32, const SIDE: u32> {
     pub(super) layout: Layout,
@@ -53,9 +48,7 @@ pub(super) struct Products<const CHANNELS: u32, const SIDE: u32> {
     pub(super) uncertain: u32,
     /// The bytes of a step's results.
     pub(super) results: Shared<u8>,
-    /// A list of uncertain results for each warp, and its length, which may exceed the list's capacity.
-    pub(super) list: Shared<u8>,
-    pub(super) counts: Shared<u32>,
+    pub(super) lists: UncertainList,
 }
 
 impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
@@ -81,7 +74,7 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
         // Interleaved channels: two N tiles make a word of flags. Planar channels: an N tile has two words. The memory
         // of the list holds them until the list is written.
         let mut certain = [u32::MAX; 2];
-        let waiting = self.list.offset(2 * list_start(Self::PLANAR, warp)).cast::<u32>().offset(lane);
+        let waiting = self.lists.flags(Self::PLANAR, warp, lane);
         // N tiles are computed in pairs.
         let inside = (inside + 2 * MMA_N as i32 - 1) & !(2 * MMA_N as i32 - 1);
         while column < first + warp_columns(Self::PLANAR) && (column as i32) < inside {
@@ -140,7 +133,7 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
             unsafe { warp::sync_warp() };
         }
         // SAFETY: all lanes of the warp are here.
-        unsafe { self.push(uncertain) };
+        unsafe { self.lists.push(Self::PLANAR, uncertain) };
     }
 
     /// Packs the result bytes of sums into the lower halves of words. The lower halves of `above` become the upper
@@ -360,73 +353,6 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
             }
         }
     }
-
-    /// Appends a lane's uncertain results to its warp's list, and stores their number.
-    ///
-    /// One channel has few of them: rounds in which each lane appends one, at a place found by a vote, are faster.
-    /// Planar channels have two or three times as many: a prefix sum over the lanes is faster. (Measured.)
-    ///
-    /// # Safety
-    /// - All lanes of the warp call it.
-    /// - No other warp uses the list and the count before the next barrier.
-    #[inline(always)]
-    #[allow(clippy::needless_range_loop)]
-    unsafe fn push(&self, uncertain: UncertainBits) {
-        let (warp, lane) = (this_thread() / 32, this_thread() % 32);
-        let store = |place: u32, word: u32, bit: u32| {
-            if place < list_capacity(Self::PLANAR) {
-                let place = list_start(Self::PLANAR, warp) + place;
-                // SAFETY: place < capacity, so it lies in this warp's list; it is this lane's alone.
-                unsafe { self.list.cast::<u16>().store(place, ListEntry { lane, word, bit }.pack()) };
-            }
-        };
-        let mut sum = 0;
-        if Self::PLANAR == 1 {
-            let [mut first, mut second, ..] = uncertain;
-            // Each round takes one result of each lane that has any.
-            // SAFETY: all lanes are here: all lanes of the warp call this function.
-            let mut lanes = unsafe { warp::ballot(first | second != 0) };
-            while lanes != 0 {
-                thread::no_unroll();
-                if first | second != 0 {
-                    let place = sum + (lanes & ((1 << lane) - 1)).count_ones();
-                    let of = u32::from(first == 0);
-                    let word = if first == 0 { &mut second } else { &mut first };
-                    let bit = word.leading_zeros();
-                    *word &= !(1 << (31 - bit));
-                    store(place, of, bit);
-                }
-                sum += lanes.count_ones();
-                // SAFETY: all lanes are here: `lanes` is equal in all of them.
-                lanes = unsafe { warp::ballot(first | second != 0) };
-            }
-        } else {
-            // The prefix sum: the results of this lane and of all lanes before it.
-            let own: u32 = uncertain.iter().map(|word| word.count_ones()).sum();
-            sum = own;
-            // SAFETY: all lanes are here: all lanes of the warp call this function.
-            let any = unsafe { warp::ballot(own != 0) } != 0;
-            if any {
-                // SAFETY: all lanes are here: `any` is equal in all of them.
-                sum = unsafe { sum_of_lanes(own, lane) };
-            }
-            let mut place = sum - own;
-            for of in 0..uncertain.len() {
-                let mut word = uncertain[of];
-                while word != 0 {
-                    thread::no_unroll();
-                    let bit = word.leading_zeros();
-                    word &= !(1 << (31 - bit));
-                    store(place, of as u32, bit);
-                    place += 1;
-                }
-            }
-        }
-        if lane == 31 {
-            // SAFETY: the count is this warp's. The last lane's sum is the sum of the warp.
-            unsafe { self.counts.store(warp, sum) };
-        }
-    }
 }
 
 /// Adds the products of a fragment of the image with the low and with the high bytes of a matrix.
@@ -440,39 +366,5 @@ unsafe fn multiply(a: [u32; 4], matrix: [u32; 4], [low, high]: &mut [[i32; 4]; 2
     unsafe {
         *low = mma_m16n8k32_u8s8(a, [low0, low1], *low);
         *high = mma_m16n8k32_u8s8(a, [high0, high1], *high);
-    }
-}
-
-/// An uncertain result: a lane and its bit of [`UncertainBits`], counted from the highest one of a word.
-pub(super) struct ListEntry {
-    lane: u32,
-    word: u32,
-    bit: u32,
-}
-
-impl ListEntry {
-    #[inline(always)]
-    fn pack(&self) -> u16 {
-        (self.lane << 7 | self.word << 5 | self.bit) as u16
-    }
-
-    #[inline(always)]
-    pub(super) fn unpack(packed: u16) -> Self {
-        let packed = u32::from(packed);
-        Self { lane: packed >> 7, word: packed >> 5 & 3, bit: packed & 31 }
-    }
-
-    /// The row and the value of the block where the entry of this warp's list lies.
-    ///
-    /// The order of the bits is that in which sums become bytes. From slow to fast it is: two channels or two N tiles,
-    /// 4 slabs, 2 halves, 2 columns.
-    #[inline(always)]
-    pub(super) fn place(&self, planar: u32, warp: u32) -> (u32, u32) {
-        let row = SLABS * (self.lane / 4 + (self.bit & 2) * 4) + self.bit / 4 % SLABS;
-        let column = warp * warp_columns(planar) + self.lane % 4 * 2 + (self.bit & 1);
-        if planar == 1 {
-            return (row, column + self.word * 2 * MMA_N + self.bit / 16 * MMA_N);
-        }
-        (row, (column + self.word / 2 * MMA_N) * planar + self.word % 2 * 2 + self.bit / 16)
     }
 }

@@ -82,18 +82,22 @@ mod layout;
 mod load;
 mod mma;
 mod recompute;
+pub mod separable;
 mod store;
+mod uncertain;
 
 use cuda_std::cp_async::wait_group;
 use cuda_std::prelude::*;
 
 use self::deinterleave::Deinterleaver;
-pub use self::layout::{Layout, header, shared_bytes};
+pub use self::layout::{Factor, Layout, header, shared_bytes};
 use self::layout::{image_bytes, slab_bytes};
 use self::load::Loader;
 use self::mma::Products;
 use self::recompute::Recompute;
+use self::separable::SeparableProducts;
 use self::store::write;
+use self::uncertain::UncertainList;
 use crate::abi::kernel::Convergent;
 use crate::abi::params::{OutputPtr, Params, padded_mask_width};
 use crate::abi::pixel::PixelType;
@@ -148,13 +152,18 @@ pub const fn launch_bounds(channels: u32, side: u32) -> Option<(u32, u32)> {
 pub const fn convergent(channels: u32, side: u32) -> Convergent {
     // For masks of any size no matrix is in registers and no loop is unrolled, whatever the width.
     let layout = Layout::new(channels, if side > 0 { side } else { 1 }, 0, side);
+    convergent_of(&layout, side, layout.planar * mma::products_per_tile(&layout, side))
+}
+
+/// The convergent instructions of a kernel whose source has so many matrix products.
+const fn convergent_of(layout: &Layout, side: u32, matrix_products: u32) -> Convergent {
     let is_planar = layout.planar > 1;
     Convergent {
         // After the table. In each step: after the copies, after the results, after recomputed results.
         barriers: 1 + 3,
         // After the flags in the place of the list, and in the deinterleaver.
-        warp_barriers: if is_planar { 1 + deinterleave::warp_barriers(&layout, side) } else { 0 },
-        matrix_products: layout.planar * mma::products_per_tile(&layout, side),
+        warp_barriers: if is_planar { 1 + deinterleave::warp_barriers(layout, side) } else { 0 },
+        matrix_products,
         // A prefix sum over the lanes, or votes: one before the rounds and one in each round.
         shuffles: if is_planar { 32_u32.ilog2() } else { 0 },
         votes: if is_planar { 1 } else { 2 },
@@ -199,8 +208,8 @@ const fn mask_rows(planar: u32, side: u32) -> u32 {
 /// Stages of rows of the image in shared memory.
 ///
 /// With two, the next rows are copied during the products. With one, another block of the multiprocessor computes.
-const fn stages(planar: u32, side: u32) -> u32 {
-    if planar == 1 && side <= 21 { 2 } else { 1 }
+const fn stages(layout: &Layout, side: u32) -> u32 {
+    if layout.planar == 1 && (side <= 21 || layout.separable) { 2 } else { 1 }
 }
 
 /// Columns that a warp computes.
@@ -241,15 +250,17 @@ const fn result_pitch(planar: u32) -> u32 {
 
 /// The kernel for `CHANNELS` interleaved channels, and a mask of `SIDE` x `SIDE`, or of any size if `SIDE` is 0.
 ///
+/// If `SEPARABLE`, it is the one that [`separable`] describes.
+///
 /// # Safety
 /// - `image` and `result` hold `height` rows of `width` pixels of bytes at their pitches, and do not overlap.
 /// - `image`, `result` and `mask` begin at multiples of 16 bytes.
 /// - `mask` holds the [`header`], the coefficients, and all matrices for this origin, each at a multiple of 16 bytes.
 /// - If the border is constant, its value is an integer from 0 to 255.
-/// - If `SIDE` is not 0, the mask is `SIDE` x `SIDE`.
+/// - If `SIDE` is not 0, the mask is `SIDE` x `SIDE`. If `SEPARABLE`, it is at least 13.
 /// - The block is [`BLOCK`], the dynamic shared memory at least [`shared_bytes`].
 #[inline(always)]
-pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32>(
+pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32, const SEPARABLE: bool>(
     image: Global<u8>,
     result: OutputPtr,
     mask: Global<f32>,
@@ -257,7 +268,11 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32>(
 ) {
     let (mask_width, rows) =
         if SIDE > 0 { (SIDE, SIDE) } else { (params.mask_width as u32, params.mask_height as u32) };
-    let layout = Layout::new(CHANNELS, mask_width, params.origin_x, SIDE);
+    let layout = if SEPARABLE {
+        Layout::separable(CHANNELS, SIDE, params.origin_x)
+    } else {
+        Layout::new(CHANNELS, mask_width, params.origin_x, SIDE)
+    };
     let planar = const { planar_channels(CHANNELS, SIDE) };
     let thread = thread::thread_idx_x();
     let values = params.width * CHANNELS as i32;
@@ -274,6 +289,7 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32>(
     let results = image_rows.offset(image_bytes(&layout, rows, SIDE));
     let list = results.offset(ROWS * result_pitch(planar));
     let counts = list.offset(WARPS * 2 * list_capacity(planar)).cast::<u32>();
+    let lists = UncertainList { entries: list.cast(), counts };
     let coefficients = counts.offset(WARPS).cast::<f32>();
     let matrices = coefficients.offset(padded_mask_width(mask_width) * rows);
     // Words of the matrices that are not in registers.
@@ -331,10 +347,11 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32>(
     // SAFETY: index < header::WORDS.
     let word = |index: u32| unsafe { mask.load(index as isize) }.to_bits();
     let (shift, uncertain) = (word(header::SHIFT), word(header::UNCERTAIN));
-    let bias = if SIDE > 0 { [4, 5, 6, 7].map(|i| word(i) as i32) } else { [word(header::BIAS) as i32; 4] };
+    let bias =
+        if SIDE > 0 && !SEPARABLE { [4, 5, 6, 7].map(|i| word(i) as i32) } else { [word(header::BIAS) as i32; 4] };
 
-    let products =
-        Products::<CHANNELS, SIDE> { layout, rows, matrices, slab, shift, bias, uncertain, results, list, counts };
+    let products = Products::<CHANNELS, SIDE> { layout, rows, matrices, slab, shift, bias, uncertain, results, lists };
+    let separable = SeparableProducts::<CHANNELS, SIDE> { layout, slab, bias: bias[0], uncertain, results, lists };
     while y < end {
         thread::no_unroll();
         wait_group::<0>();
@@ -347,21 +364,28 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32>(
         // SAFETY: all threads are here: the loop depends on the block alone.
         unsafe { thread::sync_threads() };
         let next = y + ROWS as i32;
-        if stages(planar, SIDE) == 2 {
+        if stages(&layout, SIDE) == 2 {
             stage = SLABS * slab - stage;
             if next < end {
                 // SAFETY: all threads are here; the stage is free since the barrier.
                 unsafe { loader.fill(image_rows.offset(stage), next - params.origin_y) };
             }
         }
+        let inside = (values - block_v) / planar as i32;
         // SAFETY: all threads are here; stage and matrices were filled before the barrier.
-        unsafe { products.compute(pixels, (values - block_v) / planar as i32, &registers) };
+        unsafe {
+            if SEPARABLE {
+                separable.compute(pixels, inside, &registers);
+            } else {
+                products.compute(pixels, inside, &registers);
+            }
+        }
         // SAFETY: all threads are here: the loop depends on the block alone.
         unsafe { thread::sync_threads() };
-        let recompute = Recompute { layout, rows, mask_width, slab, mask, coefficients, list, counts, results, params };
+        let recompute = Recompute { layout, rows, mask_width, slab, mask, coefficients, lists, results, params };
         // SAFETY: all threads are here; lists and counts were written before the barrier.
         unsafe { recompute.run::<CHANNELS, SIDE>(pixels) };
-        if stages(planar, SIDE) == 1 && next < end {
+        if stages(&layout, SIDE) == 1 && next < end {
             // SAFETY: all threads are here. `recompute` ends with a barrier if it reads the stage.
             unsafe { loader.fill(pixels, next - params.origin_y) };
         }
@@ -387,11 +411,11 @@ fn this_thread() -> u32 {
 crate::registry::instances! {
     TensorCoreU8;
     sm_80 "tensor_core_u8_{T}_c{C}" for T in [u8], C in [1, 3, 4];
-        |image, result, mask, params| tensor_core_u8::<C, 0>(image, result, mask, params)
+        |image, result, mask, params| tensor_core_u8::<C, 0, false>(image, result, mask, params)
     sm_80 "tensor_core_u8_{T}_c{C}_{K}x{K}" for T in [u8], C in [1, 3, 4], K in [3, 5, 7, 9, 11];
     sm_80 "tensor_core_u8_{T}_c{C}_{K}x{K}" for T in [u8], C in [1], K in [13, 15, 21, 31];
     sm_80 "tensor_core_u8_{T}_c{C}_{K}x{K}" for T in [u8], C in [3, 4], K in [13, 15, 21, 31];
-        |image, result, mask, params| tensor_core_u8::<C, K>(image, result, mask, params)
+        |image, result, mask, params| tensor_core_u8::<C, K, false>(image, result, mask, params)
 }
 
 /// See [`Spec`].

@@ -3,8 +3,8 @@
 use cuda_std::bytes::byte_perm;
 use cuda_std::prelude::*;
 
-use super::mma::ListEntry;
 use super::store::result_offset;
+use super::uncertain::{ListEntry, UncertainList};
 use super::{
     BLOCK, Layout, ROWS, SLABS, WARPS, block_values, header, list_capacity, list_start, planar_channels, this_thread,
 };
@@ -121,7 +121,7 @@ impl Window {
 const STEP: u32 = 4;
 
 /// The most vectors of coefficients in a row of a mask with a kernel of its own.
-const MAX_VECTORS: usize = 8;
+const MAX_VECTORS: usize = 9;
 
 /// The sums in order, for uncertain pixels.
 pub(super) struct Recompute {
@@ -134,8 +134,7 @@ pub(super) struct Recompute {
     /// The mask as the kernel takes it, and its coefficients.
     pub(super) mask: Global<f32>,
     pub(super) coefficients: Shared<f32>,
-    pub(super) list: Shared<u8>,
-    pub(super) counts: Shared<u32>,
+    pub(super) lists: UncertainList,
     pub(super) results: Shared<u8>,
     pub(super) params: Params,
 }
@@ -155,7 +154,7 @@ impl Recompute {
         let (mut total, mut all) = (0, false);
         for (warp, end) in ends.iter_mut().enumerate() {
             // SAFETY: warp < WARPS, and each warp has a count.
-            let count = unsafe { self.counts.load(warp as u32) };
+            let count = unsafe { self.lists.counts.load(warp as u32) };
             all |= count > list_capacity(planar);
             total += count;
             *end = total;
@@ -178,8 +177,8 @@ impl Recompute {
                 }
             }
             // SAFETY: i - before is below the warp's count, which is at most the list's capacity.
-            let entry = unsafe { self.list.cast::<u16>().load(list_start(planar, warp) + i - before) };
-            ListEntry::unpack(entry).place(planar, warp)
+            let entry = unsafe { self.lists.entries.load(list_start(planar, warp) + i - before) };
+            ListEntry::unpack(entry).place(&self.layout, warp)
         };
         let window = |(row, value): (u32, u32)| {
             let begin = self.layout.phase + value / planar;

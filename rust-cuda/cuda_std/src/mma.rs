@@ -4,7 +4,8 @@
 //! and `t = lane % 4`, and a word's bytes and halves are listed from the lowest on.
 //!
 //! # Integers
-//! [`mma_m16n8k32_u8s8`]: `A` is 16 x 32 of `u8`, `B` is 32 x 8 of `i8`, `C` and `D` are 16 x 8 of `i32`.
+//! `A` is 16 x 32, `B` is 32 x 8, `C` and `D` are 16 x 8 of `i32`. [`mma_m16n8k32_u8s8`] has `u8` in `A` and `i8` in
+//! `B`, [`mma_m16n8k32_s8u8`] has `i8` in `A` and `u8` in `B`.
 //!
 //! | | rows | columns |
 //! | --- | --- | --- |
@@ -63,6 +64,7 @@ mod intrinsics {
 
     declare! {
         mma_m16n8k32_u8s8(i32) = "llvm.nvvm.mma.m16n8k32.row.col.u8.s8";
+        mma_m16n8k32_s8u8(i32) = "llvm.nvvm.mma.m16n8k32.row.col.s8.u8";
         mma_m16n8k8_tf32(f32) = "llvm.nvvm.mma.m16n8k8.row.col.tf32";
         mma_m16n8k16_bf16(f32) = "llvm.nvvm.mma.m16n8k16.row.col.bf16";
     }
@@ -88,7 +90,7 @@ macro_rules! mma {
     }};
 }
 
-/// `A B + C` of integers; sums wrap around.
+/// `A B + C` of integers, unsigned bytes in `A` and signed ones in `B`; sums wrap around.
 ///
 /// # Safety
 /// - All 32 lanes of the warp execute this call together. No lane has returned.
@@ -99,6 +101,19 @@ macro_rules! mma {
 #[must_use]
 pub unsafe fn mma_m16n8k32_u8s8(a: [u32; 4], b: [u32; 2], c: [i32; 4]) -> [i32; 4] {
     mma!(mma_m16n8k32_u8s8, u8s8_product, a, b, c)
+}
+
+/// `A B + C` of integers, signed bytes in `A` and unsigned ones in `B`; sums wrap around.
+///
+/// # Safety
+/// - All 32 lanes of the warp execute this call together. No lane has returned.
+/// - Every branch around the call depends on values that are equal in all lanes.
+/// - The number of threads of the block is a multiple of 32.
+#[inline(always)]
+#[track_caller]
+#[must_use]
+pub unsafe fn mma_m16n8k32_s8u8(a: [u32; 4], b: [u32; 2], c: [i32; 4]) -> [i32; 4] {
+    mma!(mma_m16n8k32_s8u8, s8u8_product, a, b, c)
 }
 
 /// `A B + C` of TF32.
@@ -156,9 +171,24 @@ fn bf16_product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [f32; 4])
     })
 }
 
-/// The fragment of `D` of `lane`, where `all` holds the fragments of `A` and `B` of all lanes, in integers.
 #[cfg(not(target_arch = "nvptx64"))]
 fn u8s8_product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [i32; 4]) -> [i32; 4] {
+    integer_product(all, lane, c, |a, b| i32::from(a) * i32::from(b as i8))
+}
+
+#[cfg(not(target_arch = "nvptx64"))]
+fn s8u8_product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [i32; 4]) -> [i32; 4] {
+    integer_product(all, lane, c, |a, b| i32::from(a as i8) * i32::from(b))
+}
+
+/// The fragment of `D` of `lane`, where `all` holds the fragments of `A` and `B` of all lanes, in integers.
+#[cfg(not(target_arch = "nvptx64"))]
+fn integer_product(
+    all: &[[u32; executor::GATHERED]; 32],
+    lane: usize,
+    c: [i32; 4],
+    product: fn(u8, u8) -> i32,
+) -> [i32; 4] {
     let (g, t) = (lane / 4, lane % 4);
     std::array::from_fn(|i| {
         let (row, column) = (g + i / 2 * 8, 2 * t + i % 2);
@@ -167,34 +197,38 @@ fn u8s8_product(all: &[[u32; executor::GATHERED]; 32], lane: usize, c: [i32; 4])
         words.fold(c[i], |sum, (half, of)| {
             let a = all[row % 8 * 4 + of][row / 8 + 2 * half].to_le_bytes();
             let b = all[column * 4 + of][4 + half].to_le_bytes();
-            a.into_iter().zip(b).fold(sum, |sum, (a, b)| sum.wrapping_add(i32::from(a) * i32::from(b as i8)))
+            a.into_iter().zip(b).fold(sum, |sum, (a, b)| sum.wrapping_add(product(a, b)))
         })
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{bf16_product, tf32_product, u8s8_product};
+    use super::{bf16_product, s8u8_product, tf32_product, u8s8_product};
     use crate::bf16;
 
     /// The fragments of the documentation against a matrix product by definition.
     #[test]
     fn integer_fragments_make_the_product() {
         let a = |row: usize, k: usize| (row * 37 + k * 101 + row * k * 13) as u8;
-        let b = |k: usize, column: usize| (k * 59 + column * 23 + k * column * 7) as u8 as i8;
+        let b = |k: usize, column: usize| (k * 59 + column * 23 + k * column * 7) as u8;
         let word = |byte: &dyn Fn(usize) -> u8, first: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| byte(first + i)));
         let all = std::array::from_fn(|lane| {
             let (g, t) = (lane / 4, lane % 4);
             let of_a = |i: usize| word(&|k| a(g + i % 2 * 8, k), i / 2 * 16 + 4 * t);
-            let of_b = |i: usize| word(&|k| b(k, g) as u8, i * 16 + 4 * t);
+            let of_b = |i: usize| word(&|k| b(k, g), i * 16 + 4 * t);
             [of_a(0), of_a(1), of_a(2), of_a(3), of_b(0), of_b(1)]
         });
         for lane in 0..32 {
-            let d = u8s8_product(&all, lane, [5, -6, 7, i32::MAX]);
-            for (i, c) in [5, -6, 7, i32::MAX].into_iter().enumerate() {
+            let c = [5, -6, 7, i32::MAX];
+            let (u8s8, s8u8) = (u8s8_product(&all, lane, c), s8u8_product(&all, lane, c));
+            for (i, c) in c.into_iter().enumerate() {
                 let (row, column) = (lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2);
-                let sum = (0..32).map(|k| i32::from(a(row, k)) * i32::from(b(k, column))).sum::<i32>();
-                assert_eq!(d[i], sum.wrapping_add(c), "lane {lane}, {i}");
+                let sum = |product: fn(u8, u8) -> i32| {
+                    (0..32).map(|k| product(a(row, k), b(k, column))).sum::<i32>().wrapping_add(c)
+                };
+                assert_eq!(u8s8[i], sum(|a, b| i32::from(a) * i32::from(b as i8)), "lane {lane}, {i}");
+                assert_eq!(s8u8[i], sum(|a, b| i32::from(a as i8) * i32::from(b)), "lane {lane}, {i}");
             }
         }
     }

@@ -1,0 +1,126 @@
+//! The separable kernels for bytes in the tensor cores, against the CPU's ordered sums, bit for bit.
+
+use kernels_gpu::registry::{Entry, Variant};
+
+use super::proven::{BORDERS, bytes, differing, filter_is_bandable, half_way, ordered, run, separable};
+use super::*;
+use crate::plan::SeparableFixedPoint;
+use crate::{Accuracy, Border, Filter, Mask, PixelFormat};
+
+const BYTES: PixelType = PixelType::U8;
+
+fn entries() -> impl Iterator<Item = &'static Entry> + Clone {
+    Variant::SeparableTensorCoreU8.entries()
+}
+
+fn planned(problem: &Problem, entry: &'static Entry) -> Plan {
+    let plan = Plan::new(problem, LIMITS, VariantChoice::Kernel { entry, in_planes: false }).unwrap();
+    assert_eq!(plan.bound(problem).class(), Accuracy::Exact);
+    plan
+}
+
+fn problem(filter: &Filter, (width, height): (usize, usize), channels: usize) -> Problem {
+    let format = PixelFormat { channels, input: BYTES, output: BYTES };
+    Problem::new(width, height, filter).unwrap().with_format(format).unwrap()
+}
+
+fn noise(problem: &Problem, random: &mut fastrand::Rng) -> Vec<u8> {
+    bytes(BYTES, (0..problem.values()).map(|_| random.u16(..)))
+}
+
+/// All entries, with masks of their size and smaller ones, borders, anchors and scales, on images of all shapes.
+#[test]
+fn bytes_have_the_bits_of_ordered_sums() {
+    let seed = 101;
+    println!("seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    for (number, one) in entries().cycle().take(90).enumerate() {
+        let (channels, side) = (one.channels as usize, one.side() as usize);
+        let (columns, rows) =
+            if number % 3 == 0 { (side, side) } else { (random.usize(6..=side), random.usize(6..=side)) };
+        let mask = separable(columns, rows, true, &mut random);
+        let filter = Filter::new(mask).border(BORDERS[random.usize(..6)]);
+        // The output must be in the middle column of the square, with room on both sides.
+        let reach = (side - 1) / 2;
+        let column = random.usize(columns.saturating_sub(reach + 1)..=reach.min(columns - 1));
+        let filter = if random.bool() { filter.anchor(random.usize(..rows), column) } else { filter };
+        let filter = if random.bool() { filter.scale(0.9).offset(20.25) } else { filter };
+        let blocks = 128 / if channels == 1 { 1 } else { 2 };
+        let size = match number % 4 {
+            0 => (1 + random.usize(..40), 1 + random.usize(..70)),
+            1 => (2 * blocks + random.usize(..3) - 1, 63 + random.usize(..3)),
+            2 => (4 * blocks + random.usize(..17), 30),
+            _ => (blocks / 2 + random.usize(..20), 128 + random.usize(..20)),
+        };
+        let problem = problem(&filter, size, channels);
+        let source = noise(&problem, &mut random);
+        let found = run(&problem, planned(&problem, one), &source, usize::MAX, None);
+        let wrong = differing(&found, &ordered(&problem, &source), BYTES);
+        assert_eq!(wrong, 0, "{number}: {size:?}, {columns} x {rows}, {}, {problem:?}", one.symbol);
+    }
+}
+
+/// Brightest and darkest pixels, where sums are at their ends.
+#[test]
+fn extremes_have_the_bits_of_ordered_sums() {
+    let mut random = fastrand::Rng::with_seed(102);
+    for one in entries() {
+        let side = one.side() as usize;
+        for mask in [Mask::average(side, side).unwrap(), separable(side, side, true, &mut random)] {
+            let filter = Filter::new(mask).border(Border::Constant(255.0));
+            let problem = problem(&filter, (150, 70), one.channels as usize);
+            for kind in 0..3 {
+                let pixel = |i: usize| match kind {
+                    0 => 255,
+                    1 => 255 * u16::from(i / 40 % 2 == 0),
+                    _ => 0,
+                };
+                let source = bytes(BYTES, (0..problem.values()).map(pixel));
+                let found = run(&problem, planned(&problem, one), &source, usize::MAX, None);
+                assert_eq!(differing(&found, &ordered(&problem, &source), BYTES), 0, "{}, {kind}", one.symbol);
+            }
+        }
+    }
+}
+
+/// The radius is needed: without it results differ. And nothing depends on what is certain.
+#[test]
+fn a_radius_of_zero_is_noticed() {
+    let filter = Filter::new(Mask::average(6, 10).unwrap()).border(Border::Wrap);
+    for channels in [1, 3] {
+        let problem = problem(&filter, (132, 66), channels);
+        let values =
+            (0..66).flat_map(|y| (0..132).flat_map(move |x| (0..channels).map(move |channel| half_way(x, y, channel))));
+        let source = bytes(BYTES, values);
+        let one = entries().find(|entry| entry.channels as usize == channels).unwrap();
+        let (plan, right) = (planned(&problem, one), ordered(&problem, &source));
+        let with = |radius: Option<u32>| {
+            let of = |fixed: SeparableFixedPoint| radius.map_or(fixed.clone(), |radius| fixed.with_radius(radius));
+            let plan = Plan { separable_fixed_point: plan.separable_fixed_point.clone().map(of), ..plan.clone() };
+            differing(&run(&problem, plan, &source, usize::MAX, None), &right, BYTES)
+        };
+        assert_eq!(with(None), 0);
+        assert!(with(Some(0)) > 100, "{} wrong results without a radius", with(Some(0)));
+        // No value is certain: the lists overflow.
+        assert_eq!(with(Some((1 << 23) - 1)), 0);
+    }
+}
+
+/// In bands and in strips results are those of the whole image.
+#[test]
+fn bands_and_strips_are_the_whole() {
+    let mut random = fastrand::Rng::with_seed(103);
+    for (number, one) in entries().enumerate() {
+        let side = one.side() as usize;
+        let filter = Filter::new(separable(side, side - 4, true, &mut random)).border(BORDERS[number % 6]);
+        let problem = problem(&filter, (70 + number, 150), one.channels as usize);
+        let (source, plan) = (noise(&problem, &mut random), planned(&problem, one));
+        let right = ordered(&problem, &source);
+        let found = run(&problem, plan.clone(), &source, 100 * problem.row_values() * 2, None);
+        assert_eq!(differing(&found, &right, BYTES), 0, "{} in strips", one.symbol);
+        if filter_is_bandable(problem.border()) {
+            let found = run(&problem, plan, &source, usize::MAX, Some(20));
+            assert_eq!(differing(&found, &right, BYTES), 0, "{} in bands", one.symbol);
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! A separable mask in fixed point, as the tensor cores take it, and how far its sums can be from the direct ones.
+
+use kernels_gpu::tensor_core_u8::separable::DIGITS;
+use kernels_gpu::tensor_core_u8::{Factor, Layout};
+
+use super::Factors;
+use super::direct_sum::{ABOVE, DirectSum, power};
+use super::fixed_point::Square;
+use crate::Problem;
+
+/// Fraction bits of the sums. The byte above them is the result.
+const SHIFT: u32 = 24;
+
+/// The largest magnitude of a number: three signed digits of 8 bits.
+const MOST: f64 = (127 * 65_536 + 127 * 256 + 127) as f64;
+
+/// Both factors of a separable mask, nearly: `scale * W[k, l] = column[k] * row[l] * 2^-48`.
+///
+/// # Why the radius holds
+/// Let `w` be the coefficients, `p` any window of bytes, and `d = scale * w * 2^48 - column * row` what the numbers
+/// leave out. The kernel has `S`, the sum of `row * p` in a row of the window, exact. It keeps `h`, the integer next to
+/// `S * 2^-16`. Of `column * h` it leaves out the product of the lowest bytes. So its sum `T`, in units of `2^-24`,
+/// differs from the sum of `w * p` by
+/// 1. the sum of `d * p`, as in [`FixedPoint`](super::FixedPoint);
+/// 2. half a unit of `h` in each row, times `column`;
+/// 3. the product of a byte of `h` and the lowest digit of `column` in each row, which lies between 255 times the sum
+///    of the negative digits and 255 times that of the positive ones;
+/// 4. the rounding errors of the contract's own steps: `DirectSum` bounds them;
+/// 5. the rounding of the bias, which has the middles of 1 and 3.
+///
+/// The upper byte of `T` is the result, so no sum may leave `0..2^32`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SeparableFixedPoint {
+    row: Vec<i32>,
+    column: Vec<i32>,
+    bias: u32,
+    /// In units of `2^-24`.
+    radius: u32,
+    uncertain: f32,
+}
+
+/// The sums of the negative and of the positive values.
+fn signed_sums(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((0.0, 0.0), |(negative, positive), value| (negative + value.min(0.0), positive + value.max(0.0)))
+}
+
+impl SeparableFixedPoint {
+    /// None if the mask has negative coefficients, if a sum could leave the range, or if no sum would be certain.
+    pub(super) fn of(problem: &Problem, factors: &Factors) -> Option<Self> {
+        let direct = DirectSum::of(problem)?;
+        let (scale, offset) = problem.scale_and_offset();
+        let (scale, offset) = (f64::from(scale), f64::from(offset));
+        let coefficients = problem.window().coefficients();
+        if scale <= 0.0 || offset < -0.5 || coefficients.iter().any(|&coefficient| coefficient < 0.0) {
+            return None;
+        }
+        // If both factors are negative, their product is not.
+        let magnitudes = |factor: &[f32]| factor.iter().map(|&value| f64::from(value.abs())).collect::<Vec<_>>();
+        let (row, column) = (magnitudes(factors.row()), magnitudes(factors.column()));
+        let largest = row.iter().copied().fold(0.0, f64::max);
+        // Sums of rows use the 32 bits, after all roundings.
+        let roundings = power(15) + 255.0 * row.len() as f64;
+        let one = f64::min((power(32) - roundings) / (255.0 * row.iter().sum::<f64>()), MOST / largest);
+        let fitted = |factor: &[f64], one: f64| -> Option<Vec<i32>> {
+            let fitted = factor.iter().map(|value| (value * one).round());
+            fitted.map(|value| (value <= MOST).then_some(value as i32)).collect()
+        };
+        let (row, column) = (fitted(&row, one)?, fitted(&column, scale * power(48) / one)?);
+
+        let width = row.len();
+        let left_out = coefficients.iter().enumerate().map(|(i, &coefficient)| {
+            f64::from(coefficient) * scale * power(48) - f64::from(column[i / width]) * f64::from(row[i % width])
+        });
+        let (negative, positive) = signed_sums(left_out);
+        let (low_negative, low_positive) = signed_sums(column.iter().map(|&number| digits(number)[0].into()));
+        let of_rows = power(15) * column.iter().map(|&number| f64::from(number)).sum::<f64>();
+        // In units of 2^-24.
+        let middle = 127.5 * ((negative + positive) * power(-24) + (low_negative + low_positive) * power(-8));
+        let spread = 127.5 * ((positive - negative) * power(-24) + (low_positive - low_negative) * power(-8));
+        let wanted = offset * power(24) + middle;
+        let bias = wanted.round();
+        // The differences above are exact to within 2^-4.
+        let radius = ABOVE * (spread + of_rows * power(-24) + direct.error() * power(24) + (wanted - bias).abs());
+        let radius = (radius + power(-10)).ceil();
+        let brightest = 255.0 * scale * coefficients.iter().map(|&coefficient| f64::from(coefficient)).sum::<f64>();
+        let most = ABOVE * (brightest + offset) * power(24) + power(23) + 2.0 * radius;
+        if radius >= power(23) || most >= power(32) {
+            return None;
+        }
+        // Multiples of a unit are half-way between two integers in some cases.
+        let half_way = direct.exact_unit().map_or(0.0, |unit| unit * scale);
+        let half_way = if half_way < 1.0 { half_way } else { 0.0 };
+        let uncertain = f64::max(2.0 * radius * power(-24), half_way) as f32;
+        Some(Self { row, column, bias: (bias + power(23) + radius) as u32, radius: radius as u32, uncertain })
+    }
+
+    /// What part of the results is uncertain, where their fractions are spread evenly.
+    pub(super) fn uncertain_part(&self) -> f32 {
+        self.uncertain
+    }
+
+    /// Where a fraction of 32 bits is below this, the pixel is uncertain.
+    fn limit(&self) -> u32 {
+        (2 * self.radius + 1) << (32 - SHIFT)
+    }
+
+    /// What the kernel for masks of `side` x `side` reads, as `f32`s with these bits.
+    pub(super) fn words(&self, problem: &Problem, side: u32) -> Vec<f32> {
+        let square = Square::around(problem, side);
+        let layout = Layout::separable(problem.format().channels as u32, side, square.origin_x);
+        let numbers = [SHIFT, self.bias, self.limit()];
+        let size = (square.width, square.height);
+        square.words(problem, numbers, layout.matrices(side), |matrix, lane, place| {
+            let Some((factor, index, digit)) = layout.factor_element(size, matrix, lane, place) else { return 0 };
+            let number = match factor {
+                Factor::Row => index.checked_sub(square.left).and_then(|index| self.row.get(index as usize)),
+                Factor::Column => self.column.get(index as usize),
+            };
+            number.map_or(0, |&number| digits(number)[digit as usize])
+        })
+    }
+
+    /// The same with another radius, to see that a wrong one is noticed.
+    #[cfg(test)]
+    pub(crate) fn with_radius(&self, radius: u32) -> Self {
+        Self { bias: self.bias - self.radius + radius, radius, ..self.clone() }
+    }
+
+    /// The kernel's answer for a window of bytes: the byte, if it is certain.
+    #[cfg(test)]
+    fn byte(&self, window: &[u8]) -> Option<u8> {
+        let mut sum = self.bias;
+        for (row, &number) in window.chunks_exact(self.row.len()).zip(&self.column) {
+            let filtered: u32 =
+                self.row.iter().zip(row).map(|(&a, &p)| a as u32 * u32::from(p)).sum::<u32>() + (1 << 15);
+            let (high, low) = ((filtered >> 24) as i32, (filtered >> 16 & 255) as i32);
+            let [p0, p1, p2] = digits(number).map(i32::from);
+            let products = (p2 * high) << 16;
+            let products = products.wrapping_add((p1 * high + p2 * low) << 8).wrapping_add(p0 * high + p1 * low);
+            sum = sum.wrapping_add(products as u32);
+        }
+        (sum << (32 - SHIFT) >= self.limit()).then_some((sum >> SHIFT) as u8)
+    }
+}
+
+/// The signed digits of a number, the lowest first.
+fn digits(number: i32) -> [i8; DIGITS as usize] {
+    let low = number as i8;
+    let rest = (number - i32::from(low)) >> 8;
+    let middle = rest as i8;
+    [low, middle, ((rest - i32::from(middle)) >> 8) as i8]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixed_point::tests::{direct, problem};
+    use super::*;
+
+    /// Factors of all kinds, normalized or of another sum.
+    fn problems(random: &mut fastrand::Rng) -> Vec<Problem> {
+        let mut all = Vec::new();
+        for (width, height) in [(13, 13), (15, 9), (7, 31), (33, 33), (20, 17), (9, 9)] {
+            for kind in 0..6 {
+                let mut factor = |length: usize| -> Vec<f64> {
+                    let middle = (length as f64 - 1.0) / 2.0;
+                    let value = |i: usize| match kind {
+                        0 | 1 => (-0.5 * ((i as f64 - middle) * 5.0 / length as f64).powi(2)).exp(),
+                        2 => 1.0,
+                        3 => random.f64(),
+                        4 => f64::from(random.u8(1..4)),
+                        _ => random.f64().powi(4) + 0.01,
+                    };
+                    let values: Vec<f64> = (0..length).map(value).collect();
+                    let sum: f64 = values.iter().sum();
+                    values.iter().map(|value| value / sum).collect()
+                };
+                let (column, row) = (factor(height), factor(width));
+                let mask = column.iter().flat_map(|a| row.iter().map(move |b| (a * b) as f32)).collect();
+                let (scale, offset) = if kind == 1 { (0.75, 3.5) } else { (1.0, 0.0) };
+                all.push(problem(width, height, mask, scale, offset));
+            }
+        }
+        all
+    }
+
+    /// Random windows, and windows that were changed until their result lies near the middle between two integers.
+    fn windows(problem: &Problem, random: &mut fastrand::Rng) -> Vec<Vec<u8>> {
+        let coefficients = problem.window().coefficients();
+        let (scale, offset) = problem.scale_and_offset();
+        let (scale, offset) = (f64::from(scale), f64::from(offset));
+        let mut all = Vec::new();
+        for turn in 0..40 {
+            let (low, high) = [(0, 255), (0, 60), (200, 255), (255, 255)][turn % 4];
+            let mut window: Vec<u8> = coefficients.iter().map(|_| random.u8(low..=high)).collect();
+            let products = coefficients.iter().zip(&window).map(|(&w, &p)| f64::from(w) * f64::from(p));
+            let mut value = products.sum::<f64>() * scale + offset;
+            for _ in 0..if turn < 4 { 0 } else { 400 } {
+                let (at, pixel) = (random.usize(..window.len()), random.u8(..));
+                let change = f64::from(coefficients[at]) * (f64::from(pixel) - f64::from(window[at])) * scale;
+                if ((value + change).fract() - 0.5).abs() < (value.fract() - 0.5).abs() {
+                    (window[at], value) = (pixel, value + change);
+                }
+            }
+            all.push(window);
+        }
+        all
+    }
+
+    /// For each problem and window: the fixed point, the kernel's byte if it is certain, and the right byte.
+    fn judged(random: &mut fastrand::Rng, mut judge: impl FnMut(&SeparableFixedPoint, &Problem, &[u8])) -> usize {
+        let mut problems_with_fixed_point = 0;
+        for problem in problems(random) {
+            let factors = Factors::of(problem.window()).unwrap();
+            let Some(fixed) = SeparableFixedPoint::of(&problem, &factors) else { continue };
+            problems_with_fixed_point += 1;
+            for window in windows(&problem, random) {
+                judge(&fixed, &problem, &window);
+            }
+        }
+        problems_with_fixed_point
+    }
+
+    #[test]
+    fn what_is_certain_is_right_and_with_a_radius_of_0_it_would_not_be() {
+        let seed = 17;
+        println!("seed {seed}");
+        let (mut certain, mut wrong_without) = (0, 0);
+        let problems = judged(&mut fastrand::Rng::with_seed(seed), |fixed, problem, window| {
+            let right = direct(problem, window);
+            if let Some(byte) = fixed.byte(window) {
+                certain += 1;
+                assert_eq!(byte, right, "{fixed:?}");
+            }
+            wrong_without += usize::from(fixed.with_radius(0).byte(window).is_some_and(|byte| byte != right));
+        });
+        assert!(problems > 30 && certain > 500, "{problems} problems, {certain} certain");
+        assert!(wrong_without > 20, "{wrong_without} wrong with a radius of 0");
+    }
+
+    /// A Gaussian leaves less than a per cent uncertain.
+    #[test]
+    fn few_results_are_uncertain() {
+        for (length, most) in [(13_usize, 0.008), (17, 0.010), (33, 0.016)] {
+            let middle = (length as f64 - 1.0) / 2.0;
+            let value = |i: usize| (-0.5 * ((i as f64 - middle) * 8.0 / length as f64).powi(2)).exp();
+            let sum: f64 = (0..length).map(value).sum();
+            let mask = (0..length).flat_map(|i| (0..length).map(move |j| (value(i) * value(j) / sum / sum) as f32));
+            let problem = problem(length, length, mask.collect(), 1.0, 0.0);
+            let fixed = SeparableFixedPoint::of(&problem, &Factors::of(problem.window()).unwrap()).unwrap();
+            assert!((0.002..most).contains(&fixed.uncertain_part()), "{length}: {}", fixed.uncertain_part());
+        }
+    }
+
+    #[test]
+    fn what_may_leave_the_bytes_is_refused() {
+        let of = |mask: Vec<f32>, scale, offset| {
+            let problem = problem(3, 3, mask, scale, offset);
+            SeparableFixedPoint::of(&problem, &Factors::of(problem.window()).unwrap())
+        };
+        assert!(of(vec![1.0 / 9.0; 9], 1.0, 0.0).is_some());
+        assert_eq!(of(vec![1.0 / 8.0; 9], 1.0, 0.0), None);
+        assert_eq!(of(vec![1.0 / 9.0; 9], 1.0, 1.0), None);
+        assert_eq!(of(vec![1.0 / 9.0; 9], 1.0, -1.0), None);
+        assert_eq!(of(vec![1.0 / 9.0; 9], -1.0, 255.0), None);
+        let sobel = [-0.125, 0.0, 0.125, -0.25, 0.0, 0.25, -0.125, 0.0, 0.125];
+        assert_eq!(of(sobel.to_vec(), 1.0, 128.0), None);
+        // A column of one coefficient has more than three digits.
+        let row = problem(9, 1, vec![1.0 / 9.0; 9], 1.0, 0.0);
+        assert_eq!(SeparableFixedPoint::of(&row, &Factors::of(row.window()).unwrap()), None);
+    }
+
+    #[test]
+    fn digits_make_the_number() {
+        for number in [0, 1, 127, 128, 255, 256, 32_767, 32_768, 8_388_608 - 32_897, 5_000_000] {
+            let [low, middle, high] = digits(number).map(i32::from);
+            assert_eq!(low + 256 * middle + 65_536 * high, number);
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Separable masks for bytes in the integer tensor cores, bit-exact with the ordered sum in `f32`.
+//!
+//! The kernel is that of [`tensor_core_u8`](super), but for the sums: rows are filtered first, then columns. So a
+//! pixel takes `width + height` products instead of `width * height`.
+//!
+//! # Fixed point
+//! The host writes both factors as integers of [`DIGITS`] signed bytes. A filtered row is a sum of 32 bits, of which
+//! the upper 16 are kept: its *high* and its *low* byte. Let `p2`, `p1`, `p0` be the digits of the column factor. Then
+//! ```text
+//! sum = (p2 * high) << 16  +  (p1 * high + p2 * low) << 8  +  (p0 * high + p1 * low)
+//! ```
+//! is the pixel in units of `2^-24`. The radius of the host counts what that leaves out: the lower 16 bits of filtered
+//! rows, `p0 * low`, and the truncation of the factors. The upper byte of the sum is the result, so the host refuses
+//! masks whose results may leave 0 to 255.
+//!
+//! # Matrix products
+//! [`mma_m16n8k32_s8u8`] has the mask on the left: a Toeplitz matrix, each row of which holds the factor, one place
+//! further right from row to row. Let `g = lane / 4` and `t = lane % 4`.
+//! 1. To filter rows, the right matrix has 32 bytes of 8 rows of the image, and the product has 16 columns of outputs.
+//!    A lane has the columns `g` and `g + 8`, in two of these rows. The rows are chosen such that the lane has rows
+//!    `4 t` to `4 t + 3` after two products: that is a word of high bytes and a word of low bytes for each column.
+//! 2. These words are the right matrix of the products that filter columns: 32 filtered rows of 8 columns. The product
+//!    has 16 rows of outputs. So filtered rows never leave the registers.
+//!
+//! Masks of up to 17 x 17 take one product of 32 bytes in each direction, larger ones two. In all that is 3 products
+//! for 128 filtered values and 5 for 128 results, or twice as many.
+
+use cuda_std::bytes::{byte_perm, with_at_least};
+use cuda_std::mma::mma_m16n8k32_s8u8;
+use cuda_std::prelude::*;
+
+use super::layout::shared_bytes_of;
+use super::store::result_offset;
+use super::uncertain::UncertainList;
+use super::{
+    BLOCK, Layout, MAX_REGISTER_MATRICES, MAX_UNCERTAIN_FRACTION, MMA_K, MMA_N, ROWS, SLABS, convergent_of, outputs,
+    planar_channels, result_pitch, tensor_core_u8, this_thread, warp_columns,
+};
+use crate::abi::pixel::PixelType;
+use crate::registry::{Accuracy, Grid, Ineligible, MaskForm, MaskMemory, Occupancy, RowPartition, Spec};
+
+/// Bytes of an integer of a factor.
+pub const DIGITS: u32 = 3;
+/// Rows, or columns, of a matrix product's outputs.
+pub(super) const GROUP: u32 = 16;
+/// Groups of rows of outputs in a step.
+const GROUPS: usize = (ROWS / GROUP) as usize;
+
+/// The row of a group that is row `row` of a matrix product.
+///
+/// Two rows of a lane lie in slabs of the results that are two slabs apart.
+pub(super) const fn place_of_row(row: u32) -> u32 {
+    row % 4 * SLABS + row / 4
+}
+
+/// Groups of rows of the image that a group of outputs reads in addition to its own.
+const fn halo(side: u32) -> usize {
+    ((side + GROUP - 2) / GROUP) as usize
+}
+
+/// The matrix products in the source, for a channel or for 16 columns.
+const fn products(layout: &Layout, side: u32) -> u32 {
+    let to_filter_rows = (GROUPS + halo(side)) as u32 * 2 * DIGITS * layout.chunks;
+    to_filter_rows + GROUPS as u32 * 2 * 5 * layout.column_chunks(side)
+}
+
+/// Four filtered rows of two columns, 8 columns apart: the high bytes and the low bytes.
+#[derive(Clone, Copy, Default)]
+struct Filtered {
+    high: [u32; 2],
+    low: [u32; 2],
+}
+
+/// The matrix products of a block's steps, for separable masks.
+pub(super) struct SeparableProducts<const CHANNELS: u32, const SIDE: u32> {
+    pub(super) layout: Layout,
+    /// Bytes of a slab.
+    pub(super) slab: u32,
+    /// See [`header`](super::header) for these two.
+    pub(super) bias: i32,
+    pub(super) uncertain: u32,
+    /// The bytes of a step's results.
+    pub(super) results: Shared<u8>,
+    pub(super) lists: UncertainList,
+}
+
+impl<const CHANNELS: u32, const SIDE: u32> SeparableProducts<CHANNELS, SIDE> {
+    /// Channel planes.
+    const PLANAR: u32 = planar_channels(CHANNELS, SIDE);
+    /// Parts of a warp's results that it computes one after another: 16 columns of a channel.
+    const PARTS: u32 = if Self::PLANAR == 1 { warp_columns(1) / GROUP } else { Self::PLANAR };
+
+    /// Computes all results of a step and the lists of the uncertain ones.
+    ///
+    /// The block has `inside` columns in the image. Columns beyond them may be left out.
+    ///
+    /// # Safety
+    /// - All threads of the block call it.
+    /// - `stage` holds the rows of the step. `matrices` holds the lane's fragments of all matrices.
+    /// - A barrier has passed since. No thread uses the results and the lists before the next barrier.
+    #[inline(always)]
+    pub(super) unsafe fn compute(&self, stage: Shared<u8>, inside: i32, matrices: &[[u32; 4]; MAX_REGISTER_MATRICES]) {
+        let (warp, lane) = (this_thread() / 32, this_thread() % 32);
+        let (group, member) = (lane / 4, lane % 4);
+        let first = warp * warp_columns(Self::PLANAR);
+        let flags = self.lists.flags(Self::PLANAR, warp, lane);
+        // The rows of a tile are 4 (g / 2) + g % 2, and those of the other tile two rows further down.
+        let from = group % 2 * self.slab + group / 2 * self.layout.pitch + self.layout.first + first + 4 * member;
+        let to = result_offset(Self::PLANAR, group % 4 * SLABS + group / 4, Self::PLANAR * (first + 2 * member));
+        let (mut from, mut to) = (stage.offset(from), self.results.offset(to));
+        let across = if Self::PLANAR == 1 { GROUP } else { 0 };
+        let mut part = 0;
+        while part < Self::PARTS && ((first + part * across) as i32) < inside {
+            thread::no_unroll();
+            // SAFETY: as this function requires; the columns belong to this warp.
+            let certain = unsafe { self.part(from, to, matrices) };
+            // SAFETY: the list is this warp's, the word this lane's.
+            unsafe { flags.store(part * 32, !certain) };
+            (from, to) = if Self::PLANAR == 1 {
+                (from.offset(GROUP), to.offset(GROUP))
+            } else {
+                (from.offset(self.layout.run), to.offset(1))
+            };
+            part += 1;
+        }
+        let mut uncertain = [0; 4];
+        for (i, word) in uncertain.iter_mut().take(Self::PARTS as usize).enumerate() {
+            if (i as u32) < part {
+                // SAFETY: the loop above has stored the word.
+                *word = unsafe { flags.load(i as u32 * 32) };
+            }
+        }
+        // After the barrier the list may overwrite the flags.
+        // SAFETY: all lanes are here: `part` and `inside` are equal in the warp.
+        unsafe { warp::sync_warp() };
+        // SAFETY: all lanes of the warp are here.
+        unsafe { self.lists.push(Self::PLANAR, uncertain) };
+    }
+
+    /// Computes 16 columns of a channel in 64 rows, and returns a bit for each result of the lane: whether it is
+    /// certain.
+    ///
+    /// # Safety
+    /// - All lanes of the warp call it.
+    /// - `from` is the lane's first word in a stage, which is filled. `matrices` holds its fragments of all matrices.
+    /// - `to` is the place of the lane's first result. No other thread uses the results of these columns.
+    #[inline(always)]
+    unsafe fn part(&self, from: Shared<u8>, to: Shared<u8>, matrices: &[[u32; 4]; MAX_REGISTER_MATRICES]) -> u32 {
+        let halo = halo(SIDE);
+        let (of_rows, of_columns) = matrices.split_at((DIGITS * self.layout.chunks) as usize);
+        let mut certain = 0;
+        let mut filtered = [Filtered::default(); GROUPS + 2];
+        for i in 0..GROUPS + halo {
+            let from = from.offset(i as u32 * (GROUP / SLABS) * self.layout.pitch);
+            // SAFETY: all lanes are here; the group lies in the stage.
+            filtered[i] = unsafe { self.filter_rows(from, of_rows) };
+            if i < halo {
+                continue;
+            }
+            let first = i - halo;
+            let to = to.offset(first as u32 * (GROUP / SLABS) * result_pitch(Self::PLANAR));
+            for n_tile in 0..2 {
+                // SAFETY: all lanes are here.
+                let sums = unsafe { self.filter_columns(&filtered[first..=i], n_tile, of_columns) };
+                for sum in sums {
+                    certain = with_at_least(certain, (sum as u32) << 8, self.uncertain);
+                }
+                let to = to.offset(n_tile as u32 * Self::PLANAR * MMA_N);
+                for half in 0..2 {
+                    // The upper bytes of two neighbouring columns.
+                    let pair = byte_perm(sums[2 * half] as u32, sums[2 * half + 1] as u32, 0x0073);
+                    let to = to.offset(half as u32 * 2 * (ROWS / SLABS) * result_pitch(Self::PLANAR));
+                    // SAFETY: two pixels of a row, which are this lane's alone.
+                    unsafe {
+                        if Self::PLANAR == 1 {
+                            to.cast::<u16>().store(0, pair as u16);
+                        } else {
+                            to.store(0, pair as u8);
+                            to.store(Self::PLANAR, (pair >> 8) as u8);
+                        }
+                    }
+                }
+            }
+        }
+        certain
+    }
+
+    /// Filters 16 rows of 16 columns. A lane has rows `4 t` to `4 t + 3` of the columns `g` and `g + 8`.
+    ///
+    /// # Safety
+    /// - All lanes of the warp call it.
+    /// - `from` is the lane's first word in the first of these rows. The stage is filled.
+    #[inline(always)]
+    unsafe fn filter_rows(&self, from: Shared<u8>, matrices: &[[u32; 4]]) -> Filtered {
+        let chunks = self.layout.chunks;
+        let mut sums = [[0_u32; 4]; 2];
+        for (tile, sums) in sums.iter_mut().enumerate() {
+            // Half a unit of what is kept.
+            let mut digits = [[1 << 15; 4], [0; 4], [0; 4]];
+            for chunk in 0..chunks {
+                let from = from.offset(2 * tile as u32 * self.slab + chunk * MMA_K).cast::<u32>();
+                // SAFETY: the stage has four slabs, and a row has all chunks.
+                let b = [0, MMA_K / 8].map(|word| unsafe { from.load(word) });
+                for (digit, sums) in (0..).zip(&mut digits) {
+                    // SAFETY: all lanes are here, as this function requires.
+                    *sums = unsafe { mma_m16n8k32_s8u8(matrices[(digit * chunks + chunk) as usize], b, *sums) };
+                }
+            }
+            *sums = joined(digits);
+        }
+        let mut filtered = Filtered::default();
+        for half in 0..2 {
+            // The bytes of two rows: low, high, low, high.
+            let [upper, lower] = sums.map(|sums| byte_perm(sums[2 * half], sums[2 * half + 1], 0x7632));
+            filtered.low[half] = byte_perm(upper, lower, 0x6420);
+            filtered.high[half] = byte_perm(upper, lower, 0x7531);
+        }
+        filtered
+    }
+
+    /// The sums of 16 rows and 8 columns, of which `filtered` has the rows.
+    ///
+    /// # Safety
+    /// All lanes of the warp call it.
+    #[inline(always)]
+    unsafe fn filter_columns(&self, filtered: &[Filtered], n_tile: usize, matrices: &[[u32; 4]]) -> [u32; 4] {
+        let chunks = filtered.len().div_ceil(2);
+        let mut sums = [[self.bias & 0xffff; 4], [0; 4], [self.bias >> 16; 4]];
+        for chunk in 0..chunks {
+            let rows = |i: usize| filtered.get(2 * chunk + i).copied().unwrap_or_default();
+            let (high, low) = ([0, 1].map(|i| rows(i).high[n_tile]), [0, 1].map(|i| rows(i).low[n_tile]));
+            let [p0, p1, p2] = [0, 1, 2].map(|digit| matrices[digit * chunks + chunk]);
+            // SAFETY: all lanes are here, as this function requires.
+            unsafe {
+                sums[2] = mma_m16n8k32_s8u8(p2, high, sums[2]);
+                sums[1] = mma_m16n8k32_s8u8(p1, high, sums[1]);
+                sums[0] = mma_m16n8k32_s8u8(p0, high, sums[0]);
+                sums[1] = mma_m16n8k32_s8u8(p2, low, sums[1]);
+                sums[0] = mma_m16n8k32_s8u8(p1, low, sums[0]);
+            }
+        }
+        joined(sums)
+    }
+}
+
+/// `digits[0] + (digits[1] << 8) + (digits[2] << 16)`, modulo `2^32`.
+#[inline(always)]
+fn joined([low, middle, high]: [[i32; 4]; 3]) -> [u32; 4] {
+    let mut sums = [0; 4];
+    for i in 0..4 {
+        sums[i] = (low[i] as u32).wrapping_add((middle[i] as u32) << 8).wrapping_add((high[i] as u32) << 16);
+    }
+    sums
+}
+
+crate::registry::instances! {
+    SeparableTensorCoreU8;
+    sm_80 "separable_tensor_core_u8_{T}_c{C}_{K}x{K}" for T in [u8], C in [1, 3, 4], K in [13, 17, 21, 25, 33];
+        |image, result, mask, params| tensor_core_u8::<C, K, true>(image, result, mask, params)
+}
+
+/// See [`Spec`].
+pub const SPEC: Spec = Spec {
+    name: "separable_tensor_core_u8",
+    summary: "separable masks on bytes in the integer tensor cores; what fixed point leaves uncertain again in order",
+    reason: "a separable mask on bytes in the tensor cores",
+    accuracy: Accuracy::Exact,
+    mask_memory: MaskMemory::Global,
+    mask_form: MaskForm::SeparableFixedPoint,
+    mask_class: None,
+    results: |_| &[PixelType::U8],
+    border_is_pixel: |_| true,
+    requirement: |request| {
+        if request.separable_uncertain > MAX_UNCERTAIN_FRACTION {
+            let property = "fraction of the results that fixed point does not decide";
+            let found = request.separable_uncertain;
+            return Err(Ineligible::Range { property, required: (0.0, MAX_UNCERTAIN_FRACTION), found: (found, found) });
+        }
+        Ok(())
+    },
+    uses_fp32_units: false,
+    grid: Grid::Partition(RowPartition {
+        least_rows: |_, _| ROWS,
+        block_row_alignment: ROWS,
+        launch_row_alignment: 1,
+        occupancy: |entry, _| Occupancy { blocks_per_sm: 4, waves: if entry.channels > 1 { 12 } else { 8 } },
+    }),
+    block: |_| BLOCK,
+    outputs: |entry, _| (outputs(entry.channels, entry.side()), ROWS),
+    pixels_together: 1,
+    shared_bytes: |entry, mask| {
+        shared_bytes_of(&Layout::separable(entry.channels, entry.side(), 0), mask, entry.side())
+    },
+    launch_bounds: |_| None,
+    convergent: |entry| {
+        let layout = Layout::separable(entry.channels, entry.side(), 0);
+        let mut convergent = convergent_of(&layout, entry.side(), products(&layout, entry.side()));
+        if layout.planar == 1 {
+            convergent.warp_barriers = 1;
+        }
+        convergent
+    },
+};
