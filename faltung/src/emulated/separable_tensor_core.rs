@@ -2,7 +2,7 @@
 
 use kernels_gpu::registry::{Entry, Variant};
 
-use super::proven::{BORDERS, bytes, differing, filter_is_bandable, half_way, ordered, run, separable};
+use super::proven::{BORDERS, bytes, differing, filter_is_bandable, ordered, run, separable};
 use super::*;
 use crate::plan::SeparableFixedPoint;
 use crate::{Accuracy, Border, Filter, Mask, PixelFormat};
@@ -86,13 +86,13 @@ fn extremes_have_the_bits_of_ordered_sums() {
 /// The radius is needed: without it results differ. And nothing depends on what is certain.
 #[test]
 fn a_radius_of_zero_is_noticed() {
-    let filter = Filter::new(Mask::average(6, 10).unwrap()).border(Border::Wrap);
+    let mut random = fastrand::Rng::with_seed(104);
+    let filter = Filter::new(Mask::gaussian(4.0, Some(16)).unwrap()).border(Border::Wrap);
     for channels in [1, 3] {
-        let problem = problem(&filter, (132, 66), channels);
-        let values =
-            (0..66).flat_map(|y| (0..132).flat_map(move |x| (0..channels).map(move |channel| half_way(x, y, channel))));
-        let source = bytes(BYTES, values);
-        let one = entries().find(|entry| entry.channels as usize == channels).unwrap();
+        let problem = problem(&filter, (200, 130), channels);
+        let source = noise(&problem, &mut random);
+        let is_wanted = |entry: &&Entry| (entry.channels as usize, entry.side()) == (channels, 33);
+        let one = entries().find(is_wanted).unwrap();
         let (plan, right) = (planned(&problem, one), ordered(&problem, &source));
         let with = |radius: Option<u32>| {
             let of = |fixed: SeparableFixedPoint| radius.map_or(fixed.clone(), |radius| fixed.with_radius(radius));
@@ -100,7 +100,8 @@ fn a_radius_of_zero_is_noticed() {
             differing(&run(&problem, plan, &source, usize::MAX, None), &right, BYTES)
         };
         assert_eq!(with(None), 0);
-        assert!(with(Some(0)) > 100, "{} wrong results without a radius", with(Some(0)));
+        let wrong = with(Some(0));
+        assert!(wrong > 2, "{wrong} wrong results without a radius");
         // No value is certain: the lists overflow.
         assert_eq!(with(Some((1 << 23) - 1)), 0);
     }

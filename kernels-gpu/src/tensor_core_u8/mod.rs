@@ -351,7 +351,6 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32, const SEPARAB
         if SIDE > 0 && !SEPARABLE { [4, 5, 6, 7].map(|i| word(i) as i32) } else { [word(header::BIAS) as i32; 4] };
 
     let products = Products::<CHANNELS, SIDE> { layout, rows, matrices, slab, shift, bias, uncertain, results, lists };
-    let separable = SeparableProducts::<CHANNELS, SIDE> { layout, slab, bias: bias[0], uncertain, results, lists };
     while y < end {
         thread::no_unroll();
         wait_group::<0>();
@@ -375,7 +374,9 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32, const SEPARAB
         // SAFETY: all threads are here; stage and matrices were filled before the barrier.
         unsafe {
             if SEPARABLE {
-                separable.compute(pixels, inside, &registers);
+                let bias = bias[0];
+                SeparableProducts::<CHANNELS, SIDE> { layout, slab, bias, uncertain, results, lists }
+                    .compute(pixels, inside, &registers);
             } else {
                 products.compute(pixels, inside, &registers);
             }

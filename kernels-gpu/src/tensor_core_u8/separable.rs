@@ -71,6 +71,20 @@ struct Filtered {
     low: [u32; 2],
 }
 
+/// 16 columns of a channel in 64 rows, while a warp computes them.
+struct Part<'a> {
+    /// The lane's first word in a stage.
+    from: Shared<u8>,
+    /// The place of the lane's first result.
+    to: Shared<u8>,
+    /// The lane's fragments of all matrices.
+    matrices: &'a [[u32; 4]; MAX_REGISTER_MATRICES],
+    /// The filtered rows that the next group of outputs reads, from its first one on.
+    filtered: [Filtered; 3],
+    /// See [`SeparableProducts::part`].
+    certain: u32,
+}
+
 /// The matrix products of a block's steps, for separable masks.
 pub(super) struct SeparableProducts<const CHANNELS: u32, const SIDE: u32> {
     pub(super) layout: Layout,
@@ -109,8 +123,10 @@ impl<const CHANNELS: u32, const SIDE: u32> SeparableProducts<CHANNELS, SIDE> {
         let to = result_offset(Self::PLANAR, group % 4 * SLABS + group / 4, Self::PLANAR * (first + 2 * member));
         let (mut from, mut to) = (stage.offset(from), self.results.offset(to));
         let across = if Self::PLANAR == 1 { GROUP } else { 0 };
+        // black_box keeps LLVM from unrolling the loop.
+        let parts = thread::black_box(Self::PARTS);
         let mut part = 0;
-        while part < Self::PARTS && ((first + part * across) as i32) < inside {
+        while part < parts && ((first + part * across) as i32) < inside {
             thread::no_unroll();
             // SAFETY: as this function requires; the columns belong to this warp.
             let certain = unsafe { self.part(from, to, matrices) };
@@ -123,13 +139,8 @@ impl<const CHANNELS: u32, const SIDE: u32> SeparableProducts<CHANNELS, SIDE> {
             };
             part += 1;
         }
-        let mut uncertain = [0; 4];
-        for (i, word) in uncertain.iter_mut().take(Self::PARTS as usize).enumerate() {
-            if (i as u32) < part {
-                // SAFETY: the loop above has stored the word.
-                *word = unsafe { flags.load(i as u32 * 32) };
-            }
-        }
+        // SAFETY: the loop above has stored the words of its parts.
+        let uncertain = [0, 1, 2, 3].map(|i| if i < part { unsafe { flags.load(i * 32) } } else { 0 });
         // After the barrier the list may overwrite the flags.
         // SAFETY: all lanes are here: `part` and `inside` are equal in the warp.
         unsafe { warp::sync_warp() };
@@ -137,7 +148,7 @@ impl<const CHANNELS: u32, const SIDE: u32> SeparableProducts<CHANNELS, SIDE> {
         unsafe { self.lists.push(Self::PLANAR, uncertain) };
     }
 
-    /// Computes 16 columns of a channel in 64 rows, and returns a bit for each result of the lane: whether it is
+    /// Computes [16 columns of a channel in 64 rows](Part), and returns a bit for each result of the lane: whether it is
     /// certain.
     ///
     /// # Safety
@@ -146,53 +157,66 @@ impl<const CHANNELS: u32, const SIDE: u32> SeparableProducts<CHANNELS, SIDE> {
     /// - `to` is the place of the lane's first result. No other thread uses the results of these columns.
     #[inline(always)]
     unsafe fn part(&self, from: Shared<u8>, to: Shared<u8>, matrices: &[[u32; 4]; MAX_REGISTER_MATRICES]) -> u32 {
+        let mut part = Part { from, to, matrices, filtered: [Filtered::default(); 3], certain: 0 };
+        for group in 0..halo(SIDE) {
+            // SAFETY: all lanes are here.
+            part.filtered[group] = unsafe { self.filter_rows(&part, group) };
+        }
+        // As a loop, LLVM would not unroll it, and would keep filtered rows in local memory.
+        // SAFETY: all lanes are here.
+        unsafe {
+            self.group(&mut part, 0);
+            self.group(&mut part, 1);
+            self.group(&mut part, 2);
+            self.group(&mut part, 3);
+        }
+        part.certain
+    }
+
+    /// Computes 16 rows of a part: group `group` of [`GROUPS`].
+    ///
+    /// # Safety
+    /// As for [`part`](Self::part).
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
+    unsafe fn group(&self, part: &mut Part, group: usize) {
         let halo = halo(SIDE);
-        let (of_rows, of_columns) = matrices.split_at((DIGITS * self.layout.chunks) as usize);
-        let mut certain = 0;
-        let mut filtered = [Filtered::default(); GROUPS + 2];
-        for i in 0..GROUPS + halo {
-            let from = from.offset(i as u32 * (GROUP / SLABS) * self.layout.pitch);
-            // SAFETY: all lanes are here; the group lies in the stage.
-            filtered[i] = unsafe { self.filter_rows(from, of_rows) };
-            if i < halo {
-                continue;
+        // SAFETY: as this function requires.
+        part.filtered[halo] = unsafe { self.filter_rows(part, group + halo) };
+        let to = part.to.offset(group as u32 * (GROUP / SLABS) * result_pitch(Self::PLANAR));
+        for n_tile in 0..2 {
+            // SAFETY: all lanes are here.
+            let sums = unsafe { self.filter_columns(part, n_tile) };
+            for i in 0..4 {
+                part.certain = with_at_least(part.certain, sums[i] << 8, self.uncertain);
             }
-            let first = i - halo;
-            let to = to.offset(first as u32 * (GROUP / SLABS) * result_pitch(Self::PLANAR));
-            for n_tile in 0..2 {
-                // SAFETY: all lanes are here.
-                let sums = unsafe { self.filter_columns(&filtered[first..=i], n_tile, of_columns) };
-                for sum in sums {
-                    certain = with_at_least(certain, (sum as u32) << 8, self.uncertain);
-                }
-                let to = to.offset(n_tile as u32 * Self::PLANAR * MMA_N);
-                for half in 0..2 {
-                    // The upper bytes of two neighbouring columns.
-                    let pair = byte_perm(sums[2 * half] as u32, sums[2 * half + 1] as u32, 0x0073);
-                    let to = to.offset(half as u32 * 2 * (ROWS / SLABS) * result_pitch(Self::PLANAR));
-                    // SAFETY: two pixels of a row, which are this lane's alone.
-                    unsafe {
-                        if Self::PLANAR == 1 {
-                            to.cast::<u16>().store(0, pair as u16);
-                        } else {
-                            to.store(0, pair as u8);
-                            to.store(Self::PLANAR, (pair >> 8) as u8);
-                        }
+            let to = to.offset(n_tile as u32 * Self::PLANAR * MMA_N);
+            for half in 0..2 {
+                // The upper bytes of two neighbouring columns.
+                let pair = byte_perm(sums[2 * half], sums[2 * half + 1], 0x0073);
+                let to = to.offset(half as u32 * 2 * (ROWS / SLABS) * result_pitch(Self::PLANAR));
+                // SAFETY: two pixels of a row, which are this lane's alone.
+                unsafe {
+                    if Self::PLANAR == 1 {
+                        to.cast::<u16>().store(0, pair as u16);
+                    } else {
+                        to.store(0, pair as u8);
+                        to.store(Self::PLANAR, (pair >> 8) as u8);
                     }
                 }
             }
         }
-        certain
+        part.filtered = [part.filtered[1], part.filtered[2], part.filtered[2]];
     }
 
-    /// Filters 16 rows of 16 columns. A lane has rows `4 t` to `4 t + 3` of the columns `g` and `g + 8`.
+    /// Filters group `group` of the rows of a stage. A lane has rows `4 t` to `4 t + 3` of the columns `g` and `g + 8`.
     ///
     /// # Safety
-    /// - All lanes of the warp call it.
-    /// - `from` is the lane's first word in the first of these rows. The stage is filled.
+    /// As for [`part`](Self::part).
     #[inline(always)]
-    unsafe fn filter_rows(&self, from: Shared<u8>, matrices: &[[u32; 4]]) -> Filtered {
+    unsafe fn filter_rows(&self, part: &Part, group: usize) -> Filtered {
         let chunks = self.layout.chunks;
+        let from = part.from.offset(group as u32 * (GROUP / SLABS) * self.layout.pitch);
         let mut sums = [[0_u32; 4]; 2];
         for (tile, sums) in sums.iter_mut().enumerate() {
             // Half a unit of what is kept.
@@ -203,7 +227,7 @@ impl<const CHANNELS: u32, const SIDE: u32> SeparableProducts<CHANNELS, SIDE> {
                 let b = [0, MMA_K / 8].map(|word| unsafe { from.load(word) });
                 for (digit, sums) in (0..).zip(&mut digits) {
                     // SAFETY: all lanes are here, as this function requires.
-                    *sums = unsafe { mma_m16n8k32_s8u8(matrices[(digit * chunks + chunk) as usize], b, *sums) };
+                    *sums = unsafe { mma_m16n8k32_s8u8(part.matrices[(digit * chunks + chunk) as usize], b, *sums) };
                 }
             }
             *sums = joined(digits);
@@ -218,16 +242,21 @@ impl<const CHANNELS: u32, const SIDE: u32> SeparableProducts<CHANNELS, SIDE> {
         filtered
     }
 
-    /// The sums of 16 rows and 8 columns, of which `filtered` has the rows.
+    /// The sums of 16 rows and 8 columns, of the filtered rows of `part`.
     ///
     /// # Safety
     /// All lanes of the warp call it.
     #[inline(always)]
-    unsafe fn filter_columns(&self, filtered: &[Filtered], n_tile: usize, matrices: &[[u32; 4]]) -> [u32; 4] {
-        let chunks = filtered.len().div_ceil(2);
+    #[allow(clippy::needless_range_loop)]
+    unsafe fn filter_columns(&self, part: &Part, n_tile: usize) -> [u32; 4] {
+        let chunks = self.layout.column_chunks(SIDE) as usize;
+        let matrices = &part.matrices[(DIGITS * self.layout.chunks) as usize..];
         let mut sums = [[self.bias & 0xffff; 4], [0; 4], [self.bias >> 16; 4]];
         for chunk in 0..chunks {
-            let rows = |i: usize| filtered.get(2 * chunk + i).copied().unwrap_or_default();
+            let rows = |i: usize| {
+                let i = 2 * chunk + i;
+                if i <= halo(SIDE) { part.filtered[i] } else { Filtered::default() }
+            };
             let (high, low) = ([0, 1].map(|i| rows(i).high[n_tile]), [0, 1].map(|i| rows(i).low[n_tile]));
             let [p0, p1, p2] = [0, 1, 2].map(|digit| matrices[digit * chunks + chunk]);
             // SAFETY: all lanes are here, as this function requires.
@@ -291,7 +320,8 @@ pub const SPEC: Spec = Spec {
     shared_bytes: |entry, mask| {
         shared_bytes_of(&Layout::separable(entry.channels, entry.side(), 0), mask, entry.side())
     },
-    launch_bounds: |_| None,
+    // Shared memory holds this many blocks.
+    launch_bounds: |entry| if entry.side() > 17 { Some((BLOCK.0, 4)) } else { None },
     convergent: |entry| {
         let layout = Layout::separable(entry.channels, entry.side(), 0);
         let mut convergent = convergent_of(&layout, entry.side(), products(&layout, entry.side()));
