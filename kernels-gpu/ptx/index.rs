@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "5eb599c96b2d6da5c61debb89080fe6eac8c59f002d682c55bde6271da3e0330";
+pub const SOURCE_HASH: &str = "976f47f74b2d5a125dfa5ff1dc0afa4348ae1e8291f91bd319640a8fadca7727";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
@@ -152,16 +152,19 @@ pub static MODULES: &[Module] = &[
     Module { name: "separable_tensor_core_u8_u8_c1_17x17", packed: packed!("separable_tensor_core_u8_u8_c1_17x17.ptx") },
     Module { name: "separable_tensor_core_u8_u8_c1_21x21", packed: packed!("separable_tensor_core_u8_u8_c1_21x21.ptx") },
     Module { name: "separable_tensor_core_u8_u8_c1_25x25", packed: packed!("separable_tensor_core_u8_u8_c1_25x25.ptx") },
+    Module { name: "separable_tensor_core_u8_u8_c1_31x31", packed: packed!("separable_tensor_core_u8_u8_c1_31x31.ptx") },
     Module { name: "separable_tensor_core_u8_u8_c1_33x33", packed: packed!("separable_tensor_core_u8_u8_c1_33x33.ptx") },
     Module { name: "separable_tensor_core_u8_u8_c3_13x13", packed: packed!("separable_tensor_core_u8_u8_c3_13x13.ptx") },
     Module { name: "separable_tensor_core_u8_u8_c3_17x17", packed: packed!("separable_tensor_core_u8_u8_c3_17x17.ptx") },
     Module { name: "separable_tensor_core_u8_u8_c3_21x21", packed: packed!("separable_tensor_core_u8_u8_c3_21x21.ptx") },
     Module { name: "separable_tensor_core_u8_u8_c3_25x25", packed: packed!("separable_tensor_core_u8_u8_c3_25x25.ptx") },
+    Module { name: "separable_tensor_core_u8_u8_c3_31x31", packed: packed!("separable_tensor_core_u8_u8_c3_31x31.ptx") },
     Module { name: "separable_tensor_core_u8_u8_c3_33x33", packed: packed!("separable_tensor_core_u8_u8_c3_33x33.ptx") },
     Module { name: "separable_tensor_core_u8_u8_c4_13x13", packed: packed!("separable_tensor_core_u8_u8_c4_13x13.ptx") },
     Module { name: "separable_tensor_core_u8_u8_c4_17x17", packed: packed!("separable_tensor_core_u8_u8_c4_17x17.ptx") },
     Module { name: "separable_tensor_core_u8_u8_c4_21x21", packed: packed!("separable_tensor_core_u8_u8_c4_21x21.ptx") },
     Module { name: "separable_tensor_core_u8_u8_c4_25x25", packed: packed!("separable_tensor_core_u8_u8_c4_25x25.ptx") },
+    Module { name: "separable_tensor_core_u8_u8_c4_31x31", packed: packed!("separable_tensor_core_u8_u8_c4_31x31.ptx") },
     Module { name: "separable_tensor_core_u8_u8_c4_33x33", packed: packed!("separable_tensor_core_u8_u8_c4_33x33.ptx") },
     Module { name: "separable_u8_u8_c1_halo_32", packed: packed!("separable_u8_u8_c1_halo_32.ptx") },
     Module { name: "separable_u8_u8_c2_halo_16", packed: packed!("separable_u8_u8_c2_halo_16.ptx") },

@@ -385,7 +385,7 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32, const SEPARAB
         unsafe { thread::sync_threads() };
         let recompute = Recompute { layout, rows, mask_width, slab, mask, coefficients, lists, results, params };
         // SAFETY: all threads are here; lists and counts were written before the barrier.
-        unsafe { recompute.run::<CHANNELS, SIDE>(pixels) };
+        unsafe { recompute.run::<CHANNELS, SIDE, SEPARABLE>(pixels) };
         if stages(&layout, SIDE) == 1 && next < end {
             // SAFETY: all threads are here. `recompute` ends with a barrier if it reads the stage.
             unsafe { loader.fill(pixels, next - params.origin_y) };

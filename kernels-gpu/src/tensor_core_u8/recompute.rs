@@ -19,9 +19,9 @@ const MAX_TOGETHER: usize = 2;
 /// The number of pixels that a thread computes at a time.
 ///
 /// If a step has fewer uncertain pixels than the block has threads, one pixel a thread takes the shortest time.
-const fn together(channels: u32, side: u32) -> usize {
+const fn together(channels: u32, side: u32, separable: bool) -> usize {
     let most = if planar_channels(channels, side) == 1 { 21 } else { 15 };
-    if side <= most { 1 } else { MAX_TOGETHER }
+    if side <= most || separable { 1 } else { MAX_TOGETHER }
 }
 
 /// The window of an uncertain pixel.
@@ -148,7 +148,7 @@ impl Recompute {
     /// - A barrier has passed since.
     #[inline(always)]
     #[allow(clippy::needless_range_loop)]
-    pub(super) unsafe fn run<const CHANNELS: u32, const SIDE: u32>(&self, stage: Shared<u8>) {
+    pub(super) unsafe fn run<const CHANNELS: u32, const SIDE: u32, const SEPARABLE: bool>(&self, stage: Shared<u8>) {
         let planar = const { planar_channels(CHANNELS, SIDE) };
         let mut ends = [0; WARPS as usize];
         let (mut total, mut all) = (0, false);
@@ -188,7 +188,7 @@ impl Recompute {
         // A register for the unit would be one too many for the matrix products.
         // SAFETY: the mask has a header.
         let unit = unsafe { self.mask.load(header::UNIT as isize) };
-        let mut first = this_thread() * const { together(CHANNELS, SIDE) } as u32;
+        let mut first = this_thread() * const { together(CHANNELS, SIDE, SEPARABLE) } as u32;
         while first < total {
             thread::no_unroll();
             // In place of a pixel that is not there, the first one is computed twice.
@@ -196,12 +196,12 @@ impl Recompute {
             // SAFETY: as this function requires.
             unsafe {
                 if unit == 0.0 {
-                    self.sums::<CHANNELS, SIDE, false>(stage, &mut windows);
+                    self.sums::<CHANNELS, SIDE, SEPARABLE, false>(stage, &mut windows);
                 } else {
-                    self.sums::<CHANNELS, SIDE, true>(stage, &mut windows);
+                    self.sums::<CHANNELS, SIDE, SEPARABLE, true>(stage, &mut windows);
                 }
             }
-            for i in 0..const { together(CHANNELS, SIDE) } {
+            for i in 0..const { together(CHANNELS, SIDE, SEPARABLE) } {
                 let window = windows[i];
                 if first + (i as u32) < total {
                     let sum = window.sum * if unit == 0.0 { 1.0 } else { unit };
@@ -210,7 +210,7 @@ impl Recompute {
                     unsafe { self.results.store(result_offset(planar, window.row, window.value), byte) };
                 }
             }
-            first += BLOCK.0 * const { together(CHANNELS, SIDE) } as u32;
+            first += BLOCK.0 * const { together(CHANNELS, SIDE, SEPARABLE) } as u32;
         }
         // SAFETY: all threads are here: the function requires it, and `total` is equal in all of them.
         unsafe { thread::sync_threads() };
@@ -230,7 +230,7 @@ impl Recompute {
     /// - A barrier has passed since.
     #[inline(always)]
     #[allow(clippy::needless_range_loop)]
-    unsafe fn sums<const CHANNELS: u32, const SIDE: u32, const FACTORS: bool>(
+    unsafe fn sums<const CHANNELS: u32, const SIDE: u32, const SEPARABLE: bool, const FACTORS: bool>(
         &self,
         stage: Shared<u8>,
         windows: &mut [Window; MAX_TOGETHER],
@@ -249,7 +249,7 @@ impl Recompute {
                     vectors[i as usize] = unsafe { coefficients.cast::<F32x4>().load(i) };
                 }
             }
-            for i in 0..const { together(CHANNELS, SIDE) } {
+            for i in 0..const { together(CHANNELS, SIDE, SEPARABLE) } {
                 let window = &mut windows[i];
                 let pixels = stage.offset(self.row_of(window, k));
                 // SAFETY: row + k of the stage holds the window; row k of the coefficients is padded.

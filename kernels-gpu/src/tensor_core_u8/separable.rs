@@ -4,26 +4,26 @@
 //! pixel takes `width + height` products instead of `width * height`.
 //!
 //! # Fixed point
-//! The host writes both factors as integers of [`DIGITS`] signed bytes. A filtered row is a sum of 32 bits, of which
-//! the upper 16 are kept: its *high* and its *low* byte. Let `p2`, `p1`, `p0` be the digits of the column factor. Then
+//! The host writes both factors as integers of [`DIGITS`] signed bytes. A filtered value is a sum of 32 bits, of which
+//! the upper three bytes are kept: `h2`, `h1`, `h0`. Let `p2`, `p1`, `p0` be the digits of the column factor. Then
 //! ```text
-//! sum = (p2 * high) << 16  +  (p1 * high + p2 * low) << 8  +  (p0 * high + p1 * low)
+//! sum of  (p2 * h2) << 16  +  (p1 * h2 + p2 * h1) << 8  +  (p0 * h2 + p1 * h1 + p2 * h0)
 //! ```
-//! is the pixel in units of `2^-24`. The radius of the host counts what that leaves out: the lower 16 bits of filtered
-//! rows, `p0 * low`, and the truncation of the factors. The upper byte of the sum is the result, so the host refuses
-//! masks whose results may leave 0 to 255.
+//! is the pixel in units of `2^-24`. The host's radius counts what that leaves out: the lowest byte of filtered values,
+//! the other products of digits, and the truncation of the factors. The upper byte of the sum is the result, so the host
+//! refuses masks whose results may leave 0 to 255.
 //!
 //! # Matrix products
 //! [`mma_m16n8k32_s8u8`] has the mask on the left: a Toeplitz matrix, each row of which holds the factor, one place
 //! further right from row to row. Let `g = lane / 4` and `t = lane % 4`.
 //! 1. To filter rows, the right matrix has 32 bytes of 8 rows of the image, and the product has 16 columns of outputs.
 //!    A lane has the columns `g` and `g + 8`, in two of these rows. The rows are chosen such that the lane has rows
-//!    `4 t` to `4 t + 3` after two products: that is a word of high bytes and a word of low bytes for each column.
+//!    `4 t` to `4 t + 3` after two products: that makes a word of each of the three bytes, for each column.
 //! 2. These words are the right matrix of the products that filter columns: 32 filtered rows of 8 columns. The product
 //!    has 16 rows of outputs. So filtered rows never leave the registers.
 //!
 //! Masks of up to 17 x 17 take one product of 32 bytes in each direction, larger ones two. In all that is 3 products
-//! for 128 filtered values and 5 for 128 results, or twice as many.
+//! for 128 filtered values and 6 for 128 results, or twice as many.
 
 use cuda_std::bytes::{byte_perm, with_at_least};
 use cuda_std::mma::mma_m16n8k32_s8u8;
@@ -61,15 +61,12 @@ const fn halo(side: u32) -> usize {
 /// The matrix products in the source, for a channel or for 16 columns.
 const fn products(layout: &Layout, side: u32) -> u32 {
     let to_filter_rows = (GROUPS + halo(side)) as u32 * 2 * DIGITS * layout.chunks;
-    to_filter_rows + GROUPS as u32 * 2 * 5 * layout.column_chunks(side)
+    // Of the products of digits, six are kept.
+    to_filter_rows + GROUPS as u32 * 2 * 6 * layout.column_chunks(side)
 }
 
-/// Four filtered rows of two columns, 8 columns apart: the high bytes and the low bytes.
-#[derive(Clone, Copy, Default)]
-struct Filtered {
-    high: [u32; 2],
-    low: [u32; 2],
-}
+/// Four filtered rows of two columns, 8 columns apart: a word of each byte that is kept, the lowest first.
+type Filtered = [[u32; DIGITS as usize]; 2];
 
 /// 16 columns of a channel in 64 rows, while a warp computes them.
 struct Part<'a> {
@@ -79,8 +76,8 @@ struct Part<'a> {
     to: Shared<u8>,
     /// The lane's fragments of all matrices.
     matrices: &'a [[u32; 4]; MAX_REGISTER_MATRICES],
-    /// The filtered rows that the next group of outputs reads, from its first one on.
-    filtered: [Filtered; 3],
+    /// The filtered rows that the next group of outputs reads, from its first one on; then zeros.
+    filtered: [Filtered; 4],
     /// See [`SeparableProducts::part`].
     certain: u32,
 }
@@ -157,7 +154,7 @@ impl<const CHANNELS: u32, const SIDE: u32> SeparableProducts<CHANNELS, SIDE> {
     /// - `to` is the place of the lane's first result. No other thread uses the results of these columns.
     #[inline(always)]
     unsafe fn part(&self, from: Shared<u8>, to: Shared<u8>, matrices: &[[u32; 4]; MAX_REGISTER_MATRICES]) -> u32 {
-        let mut part = Part { from, to, matrices, filtered: [Filtered::default(); 3], certain: 0 };
+        let mut part = Part { from, to, matrices, filtered: [Filtered::default(); 4], certain: 0 };
         for group in 0..halo(SIDE) {
             // SAFETY: all lanes are here.
             part.filtered[group] = unsafe { self.filter_rows(&part, group) };
@@ -206,7 +203,8 @@ impl<const CHANNELS: u32, const SIDE: u32> SeparableProducts<CHANNELS, SIDE> {
                 }
             }
         }
-        part.filtered = [part.filtered[1], part.filtered[2], part.filtered[2]];
+        let [_, first, second, zeros] = part.filtered;
+        part.filtered = [first, second, zeros, zeros];
     }
 
     /// Filters group `group` of the rows of a stage. A lane has rows `4 t` to `4 t + 3` of the columns `g` and `g + 8`.
@@ -220,7 +218,7 @@ impl<const CHANNELS: u32, const SIDE: u32> SeparableProducts<CHANNELS, SIDE> {
         let mut sums = [[0_u32; 4]; 2];
         for (tile, sums) in sums.iter_mut().enumerate() {
             // Half a unit of what is kept.
-            let mut digits = [[1 << 15; 4], [0; 4], [0; 4]];
+            let mut digits = [[1 << 7; 4], [0; 4], [0; 4]];
             for chunk in 0..chunks {
                 let from = from.offset(2 * tile as u32 * self.slab + chunk * MMA_K).cast::<u32>();
                 // SAFETY: the stage has four slabs, and a row has all chunks.
@@ -234,10 +232,11 @@ impl<const CHANNELS: u32, const SIDE: u32> SeparableProducts<CHANNELS, SIDE> {
         }
         let mut filtered = Filtered::default();
         for half in 0..2 {
-            // The bytes of two rows: low, high, low, high.
-            let [upper, lower] = sums.map(|sums| byte_perm(sums[2 * half], sums[2 * half + 1], 0x7632));
-            filtered.low[half] = byte_perm(upper, lower, 0x6420);
-            filtered.high[half] = byte_perm(upper, lower, 0x7531);
+            let [[a, b], [c, d]] = sums.map(|sums| [sums[2 * half], sums[2 * half + 1]]);
+            // Bytes 2 and 3 of two rows, and byte 1 of two rows.
+            let (upper, lower) = (byte_perm(a, b, 0x7632), byte_perm(c, d, 0x7632));
+            let lowest = byte_perm(byte_perm(a, b, 0x0051), byte_perm(c, d, 0x0051), 0x5410);
+            filtered[half] = [lowest, byte_perm(upper, lower, 0x6420), byte_perm(upper, lower, 0x7531)];
         }
         filtered
     }
@@ -253,19 +252,17 @@ impl<const CHANNELS: u32, const SIDE: u32> SeparableProducts<CHANNELS, SIDE> {
         let matrices = &part.matrices[(DIGITS * self.layout.chunks) as usize..];
         let mut sums = [[self.bias & 0xffff; 4], [0; 4], [self.bias >> 16; 4]];
         for chunk in 0..chunks {
-            let rows = |i: usize| {
-                let i = 2 * chunk + i;
-                if i <= halo(SIDE) { part.filtered[i] } else { Filtered::default() }
-            };
-            let (high, low) = ([0, 1].map(|i| rows(i).high[n_tile]), [0, 1].map(|i| rows(i).low[n_tile]));
+            let (upper, lower) = (part.filtered[2 * chunk][n_tile], part.filtered[2 * chunk + 1][n_tile]);
+            let [h0, h1, h2] = [0, 1, 2].map(|byte| [upper[byte], lower[byte]]);
             let [p0, p1, p2] = [0, 1, 2].map(|digit| matrices[digit * chunks + chunk]);
             // SAFETY: all lanes are here, as this function requires.
             unsafe {
-                sums[2] = mma_m16n8k32_s8u8(p2, high, sums[2]);
-                sums[1] = mma_m16n8k32_s8u8(p1, high, sums[1]);
-                sums[0] = mma_m16n8k32_s8u8(p0, high, sums[0]);
-                sums[1] = mma_m16n8k32_s8u8(p2, low, sums[1]);
-                sums[0] = mma_m16n8k32_s8u8(p1, low, sums[0]);
+                sums[2] = mma_m16n8k32_s8u8(p2, h2, sums[2]);
+                sums[1] = mma_m16n8k32_s8u8(p1, h2, sums[1]);
+                sums[0] = mma_m16n8k32_s8u8(p0, h2, sums[0]);
+                sums[1] = mma_m16n8k32_s8u8(p2, h1, sums[1]);
+                sums[0] = mma_m16n8k32_s8u8(p1, h1, sums[0]);
+                sums[0] = mma_m16n8k32_s8u8(p2, h0, sums[0]);
             }
         }
         joined(sums)
@@ -284,7 +281,7 @@ fn joined([low, middle, high]: [[i32; 4]; 3]) -> [u32; 4] {
 
 crate::registry::instances! {
     SeparableTensorCoreU8;
-    sm_80 "separable_tensor_core_u8_{T}_c{C}_{K}x{K}" for T in [u8], C in [1, 3, 4], K in [13, 17, 21, 25, 33];
+    sm_80 "separable_tensor_core_u8_{T}_c{C}_{K}x{K}" for T in [u8], C in [1, 3, 4], K in [13, 17, 21, 25, 31, 33];
         |image, result, mask, params| tensor_core_u8::<C, K, true>(image, result, mask, params)
 }
 
