@@ -4,8 +4,8 @@
 //! pixel takes `width + height` products instead of `width * height`.
 //!
 //! # Fixed point
-//! The host writes both factors as integers of [`DIGITS`] signed bytes. A filtered value is a sum of 32 bits, of which
-//! the upper three bytes are kept: `h2`, `h1`, `h0`. Let `p2`, `p1`, `p0` be the digits of the column factor. Then
+//! The host writes both factors as integers of [`DIGITS`] signed bytes. A filtered value is a sum of 32 bits. Its
+//! upper three bytes are kept: `h2`, `h1`, `h0`. Let `p2`, `p1`, `p0` be the digits of the column factor. Then
 //! ```text
 //! sum of  (p2 * h2) << 16  +  (p1 * h2 + p2 * h1) << 8  +  (p0 * h2 + p1 * h1 + p2 * h0)
 //! ```
@@ -22,11 +22,11 @@
 //! 2. These words are the right matrix of the products that filter columns: 32 filtered rows of 8 columns. The product
 //!    has 16 rows of outputs. So filtered rows never leave the registers.
 //!
-//! Masks of up to 17 x 17 take one product of 32 bytes in each direction, larger ones two. In all that is 3 products
-//! for 128 filtered values and 6 for 128 results, or twice as many.
+//! Masks of up to 17 x 17 take one product of 32 bytes in each direction, larger ones another one of 16 bytes. In all
+//! that is 3 products for 128 filtered values and 6 for 128 results, or twice as many.
 
 use cuda_std::bytes::{byte_perm, with_at_least};
-use cuda_std::mma::mma_m16n8k32_s8u8;
+use cuda_std::mma::{mma_m16n8k16_s8u8, mma_m16n8k32_s8u8};
 use cuda_std::prelude::*;
 
 use super::layout::shared_bytes_of;
@@ -76,8 +76,8 @@ struct Part<'a> {
     to: Shared<u8>,
     /// The lane's fragments of all matrices.
     matrices: &'a [[u32; 4]; MAX_REGISTER_MATRICES],
-    /// The filtered rows that the next group of outputs reads, from its first one on; then zeros.
-    filtered: [Filtered; 4],
+    /// The filtered rows that the next group of outputs reads, from its first one on.
+    filtered: [Filtered; 3],
     /// See [`SeparableProducts::part`].
     certain: u32,
 }
@@ -88,7 +88,7 @@ pub(super) struct SeparableProducts<const CHANNELS: u32, const SIDE: u32> {
     /// Bytes of a slab.
     pub(super) slab: u32,
     /// See [`header`](super::header) for these two.
-    pub(super) bias: i32,
+    pub(super) bias: [i32; 4],
     pub(super) uncertain: u32,
     /// The bytes of a step's results.
     pub(super) results: Shared<u8>,
@@ -154,7 +154,7 @@ impl<const CHANNELS: u32, const SIDE: u32> SeparableProducts<CHANNELS, SIDE> {
     /// - `to` is the place of the lane's first result. No other thread uses the results of these columns.
     #[inline(always)]
     unsafe fn part(&self, from: Shared<u8>, to: Shared<u8>, matrices: &[[u32; 4]; MAX_REGISTER_MATRICES]) -> u32 {
-        let mut part = Part { from, to, matrices, filtered: [Filtered::default(); 4], certain: 0 };
+        let mut part = Part { from, to, matrices, filtered: [Filtered::default(); 3], certain: 0 };
         for group in 0..halo(SIDE) {
             // SAFETY: all lanes are here.
             part.filtered[group] = unsafe { self.filter_rows(&part, group) };
@@ -203,8 +203,8 @@ impl<const CHANNELS: u32, const SIDE: u32> SeparableProducts<CHANNELS, SIDE> {
                 }
             }
         }
-        let [_, first, second, zeros] = part.filtered;
-        part.filtered = [first, second, zeros, zeros];
+        let [_, first, second] = part.filtered;
+        part.filtered = [first, second, second];
     }
 
     /// Filters group `group` of the rows of a stage. A lane has rows `4 t` to `4 t + 3` of the columns `g` and `g + 8`.
@@ -217,15 +217,15 @@ impl<const CHANNELS: u32, const SIDE: u32> SeparableProducts<CHANNELS, SIDE> {
         let from = part.from.offset(group as u32 * (GROUP / SLABS) * self.layout.pitch);
         let mut sums = [[0_u32; 4]; 2];
         for (tile, sums) in sums.iter_mut().enumerate() {
-            // Half a unit of what is kept.
-            let mut digits = [[1 << 7; 4], [0; 4], [0; 4]];
+            let mut digits = [[0; 4]; DIGITS as usize];
             for chunk in 0..chunks {
                 let from = from.offset(2 * tile as u32 * self.slab + chunk * MMA_K).cast::<u32>();
                 // SAFETY: the stage has four slabs, and a row has all chunks.
-                let b = [0, MMA_K / 8].map(|word| unsafe { from.load(word) });
+                let b = [0, if chunk == 0 { MMA_K / 8 } else { 0 }].map(|word| unsafe { from.load(word) });
                 for (digit, sums) in (0..).zip(&mut digits) {
                     // SAFETY: all lanes are here, as this function requires.
-                    *sums = unsafe { mma_m16n8k32_s8u8(part.matrices[(digit * chunks + chunk) as usize], b, *sums) };
+                    *sums =
+                        unsafe { multiply(chunk as usize, part.matrices[(digit * chunks + chunk) as usize], b, *sums) };
                 }
             }
             *sums = joined(digits);
@@ -250,22 +250,39 @@ impl<const CHANNELS: u32, const SIDE: u32> SeparableProducts<CHANNELS, SIDE> {
     unsafe fn filter_columns(&self, part: &Part, n_tile: usize) -> [u32; 4] {
         let chunks = self.layout.column_chunks(SIDE) as usize;
         let matrices = &part.matrices[(DIGITS * self.layout.chunks) as usize..];
-        let mut sums = [[self.bias & 0xffff; 4], [0; 4], [self.bias >> 16; 4]];
+        let mut sums = [self.bias, [0; 4], [0; 4]];
         for chunk in 0..chunks {
-            let (upper, lower) = (part.filtered[2 * chunk][n_tile], part.filtered[2 * chunk + 1][n_tile]);
+            // Half a chunk is one group.
+            let (upper, lower) = (part.filtered[2 * chunk][n_tile], part.filtered[1][n_tile]);
             let [h0, h1, h2] = [0, 1, 2].map(|byte| [upper[byte], lower[byte]]);
             let [p0, p1, p2] = [0, 1, 2].map(|digit| matrices[digit * chunks + chunk]);
             // SAFETY: all lanes are here, as this function requires.
             unsafe {
-                sums[2] = mma_m16n8k32_s8u8(p2, h2, sums[2]);
-                sums[1] = mma_m16n8k32_s8u8(p1, h2, sums[1]);
-                sums[0] = mma_m16n8k32_s8u8(p0, h2, sums[0]);
-                sums[1] = mma_m16n8k32_s8u8(p2, h1, sums[1]);
-                sums[0] = mma_m16n8k32_s8u8(p1, h1, sums[0]);
-                sums[0] = mma_m16n8k32_s8u8(p2, h0, sums[0]);
+                sums[2] = multiply(chunk, p2, h2, sums[2]);
+                sums[1] = multiply(chunk, p1, h2, sums[1]);
+                sums[0] = multiply(chunk, p0, h2, sums[0]);
+                sums[1] = multiply(chunk, p2, h1, sums[1]);
+                sums[0] = multiply(chunk, p1, h1, sums[0]);
+                sums[0] = multiply(chunk, p2, h0, sums[0]);
             }
         }
         joined(sums)
+    }
+}
+
+/// Adds the product with chunk `chunk` of a factor: 32 pixels, or 16 in the second chunk.
+///
+/// # Safety
+/// All lanes of the warp call it.
+#[inline(always)]
+unsafe fn multiply(chunk: usize, matrix: [u32; 4], pixels: [u32; 2], sums: [i32; 4]) -> [i32; 4] {
+    // SAFETY: all lanes are here, as this function requires.
+    unsafe {
+        if chunk == 0 {
+            mma_m16n8k32_s8u8(matrix, pixels, sums)
+        } else {
+            mma_m16n8k16_s8u8([matrix[0], matrix[1]], pixels[0], sums)
+        }
     }
 }
 
