@@ -18,15 +18,15 @@ const MOST: f64 = (127 * 65_536 + 127 * 256 + 127) as f64;
 ///
 /// # Why the radius holds
 /// Let `w` be the coefficients, `p` any window of bytes, and `d = scale * w * 2^48 - column * row` what the numbers
-/// leave out. The kernel has `S`, the sum of `row * p` in a row of the window, exact. It keeps `h`, the integer next to
+/// leave out. The kernel has `S`, the sum of `row * p` in a row of the window, exact. It keeps `h`, the integer below
 /// `S * 2^-8`, as bytes `h0` (the lowest), `h1` and `h2`. Let `c0`, `c1` and `c2` be the digits of `column`. Of their
 /// product it leaves out `c0 * h1`, `c1 * h0` and `c0 * h0`. So its sum `T`, in units of `2^-24`, differs from the sum
 /// of `w * p` by
 /// 1. the sum of `d * p`, as in [`FixedPoint`](super::FixedPoint);
-/// 2. half a unit of `h` in each row, times `column`;
+/// 2. less than a unit of `h` in each row, times `column`;
 /// 3. the products that are left out. Each lies between 255 times the negative and 255 times the positive digits;
 /// 4. the rounding errors of the contract's own steps: `DirectSum` bounds them;
-/// 5. the rounding of the bias, which has the middles of 1 and 3.
+/// 5. the rounding of the bias, which has the middles of 1, 2 and 3.
 ///
 /// The upper byte of `T` is the result, so no sum may leave `0..2^32`.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,8 +59,7 @@ impl SeparableFixedPoint {
         let (row, column) = (magnitudes(factors.row()), magnitudes(factors.column()));
         let largest = row.iter().copied().fold(0.0, f64::max);
         // Sums of rows use the 32 bits, after all roundings.
-        let roundings = power(7) + 255.0 * row.len() as f64;
-        let one = f64::min((power(32) - roundings) / (255.0 * row.iter().sum::<f64>()), MOST / largest);
+        let one = f64::min((power(32) - 255.0 * row.len() as f64) / (255.0 * row.iter().sum::<f64>()), MOST / largest);
         let fitted = |factor: &[f64], one: f64| -> Option<Vec<i32>> {
             let fitted = factor.iter().map(|value| (value * one).round());
             fitted.map(|value| (value <= MOST).then_some(value as i32)).collect()
@@ -76,14 +75,15 @@ impl SeparableFixedPoint {
         let of_low_digits = column.iter().map(|&number| digits(number).map(f64::from));
         let of_low_digits = of_low_digits.flat_map(|[c0, c1, _]| [c0 * (power(-8) + power(-16)), c1 * power(-8)]);
         let (low_negative, low_positive) = signed_sums(of_low_digits);
-        let of_rows = power(7) * column.iter().map(|&number| f64::from(number)).sum::<f64>();
+        // Half of what the rows may lose.
+        let of_rows = power(7 - 24) * column.iter().map(|&number| f64::from(number)).sum::<f64>();
         // In units of 2^-24.
-        let middle = 127.5 * ((negative + positive) * power(-24) + low_negative + low_positive);
+        let middle = 127.5 * ((negative + positive) * power(-24) + low_negative + low_positive) + of_rows;
         let spread = 127.5 * ((positive - negative) * power(-24) + low_positive - low_negative);
         let wanted = offset * power(24) + middle;
         let bias = wanted.round();
         // The differences above are exact to within 2^-4.
-        let radius = ABOVE * (spread + of_rows * power(-24) + direct.error() * power(24) + (wanted - bias).abs());
+        let radius = ABOVE * (spread + of_rows + direct.error() * power(24) + (wanted - bias).abs());
         let radius = (radius + power(-10)).ceil();
         let brightest = 255.0 * scale * coefficients.iter().map(|&coefficient| f64::from(coefficient)).sum::<f64>();
         let most = ABOVE * (brightest + offset) * power(24) + power(23) + 2.0 * radius;
@@ -134,7 +134,7 @@ impl SeparableFixedPoint {
     fn byte(&self, window: &[u8]) -> Option<u8> {
         let mut sum = self.bias;
         for (row, &number) in window.chunks_exact(self.row.len()).zip(&self.column) {
-            let filtered = self.row.iter().zip(row).map(|(&a, &p)| a as u32 * u32::from(p)).sum::<u32>() + (1 << 7);
+            let filtered = self.row.iter().zip(row).map(|(&a, &p)| a as u32 * u32::from(p)).sum::<u32>();
             let [_, h0, h1, h2] = filtered.to_le_bytes().map(i32::from);
             let [c0, c1, c2] = digits(number).map(i32::from);
             let products = [(c2 * h2) << 16, (c1 * h2 + c2 * h1) << 8, c0 * h2 + c1 * h1 + c2 * h0];

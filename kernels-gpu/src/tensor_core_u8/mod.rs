@@ -347,8 +347,7 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32, const SEPARAB
     // SAFETY: index < header::WORDS.
     let word = |index: u32| unsafe { mask.load(index as isize) }.to_bits();
     let (shift, uncertain) = (word(header::SHIFT), word(header::UNCERTAIN));
-    let bias =
-        if SIDE > 0 && !SEPARABLE { [4, 5, 6, 7].map(|i| word(i) as i32) } else { [word(header::BIAS) as i32; 4] };
+    let bias = if SIDE > 0 { [4, 5, 6, 7].map(|i| word(i) as i32) } else { [word(header::BIAS) as i32; 4] };
 
     let products = Products::<CHANNELS, SIDE> { layout, rows, matrices, slab, shift, bias, uncertain, results, lists };
     while y < end {
@@ -374,7 +373,6 @@ pub unsafe fn tensor_core_u8<const CHANNELS: u32, const SIDE: u32, const SEPARAB
         // SAFETY: all threads are here; stage and matrices were filled before the barrier.
         unsafe {
             if SEPARABLE {
-                let bias = bias[0];
                 SeparableProducts::<CHANNELS, SIDE> { layout, slab, bias, uncertain, results, lists }
                     .compute(pixels, inside, &registers);
             } else {
