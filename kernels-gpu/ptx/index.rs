@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "976f47f74b2d5a125dfa5ff1dc0afa4348ae1e8291f91bd319640a8fadca7727";
+pub const SOURCE_HASH: &str = "9ab05e7e713951a8a270efaecfab32a6df148d168427bca69be971e55e443835";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

@@ -148,8 +148,14 @@ impl Layout {
             return DIGITS * (self.chunks + self.column_chunks(mask_height));
         }
         self.of_chunks(mask_height)
-            + if self.paired { mask_height.div_ceil(2) * 2 } else { 0 }
+            + self.of_pairs(mask_height)
             + if self.in_fours { mask_height.div_ceil(4) * 2 } else { 0 }
+    }
+
+    /// The number of matrices of pairs.
+    #[inline(always)]
+    const fn of_pairs(&self, mask_height: u32) -> u32 {
+        if self.paired { mask_height.div_ceil(2) * 2 } else { 0 }
     }
 
     /// The number of matrices of whole chunks.
@@ -189,15 +195,14 @@ impl Layout {
         // Words 0 and 1 hold low bytes, 2 and 3 high ones. Each holds 4 of the 16 bytes that four lanes share.
         let (k, digit) = (word % 2 * (MMA_K / 2) + lane % 4 * 4 + byte, word / 2);
         let from = self.phase + lane / 4;
-        let (rows, of_chunks) = (self.rows(mask.1), self.of_chunks(mask.1));
-        let pairs = if self.paired { mask.1.div_ceil(2) * 2 } else { 0 };
+        let (rows, of_chunks, of_pairs) = (self.rows(mask.1), self.of_chunks(mask.1), self.of_pairs(mask.1));
         let (row, place) = if matrix < of_chunks {
             (matrix % rows, matrix / rows * MMA_K + k)
-        } else if matrix < of_chunks + pairs {
+        } else if matrix < of_chunks + of_pairs {
             let pair = matrix - of_chunks;
             ((pair / 2 * 2 + k / (MMA_K / 2)).wrapping_sub(pair % 2), self.chunks * MMA_K + k % (MMA_K / 2))
         } else {
-            let four = matrix - of_chunks - pairs;
+            let four = matrix - of_chunks - of_pairs;
             let place = self.chunks * MMA_K + if self.paired { MMA_K / 2 } else { 0 } + k % (MMA_K / 4);
             ((four / 2 * 4 + k / (MMA_K / 4)).wrapping_sub(four % 2), place)
         };

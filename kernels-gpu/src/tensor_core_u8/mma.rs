@@ -216,6 +216,7 @@ impl<const CHANNELS: u32, const SIDE: u32> Products<CHANNELS, SIDE> {
         // black_box keeps LLVM from unrolling the loops.
         let (chunks, rows) = (thread::black_box(self.layout.chunks), thread::black_box(self.layout.rows(self.rows)));
         let mut chunk = 0;
+        // Masks of any size always have chunks. For the others the test is a constant, and may leave out the loop.
         while (SIDE == 0 || self.layout.chunks > 0) && chunk < chunks {
             thread::no_unroll();
             // SAFETY: as this function requires.

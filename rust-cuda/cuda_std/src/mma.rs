@@ -16,8 +16,6 @@
 //! | `c[0]`, `c[1]` | `g` | `2 t`, `2 t + 1` |
 //! | `c[2]`, `c[3]` | `g + 8` | `2 t`, `2 t + 1` |
 //!
-//! [`mma_m16n8k16_s8u8`] has the left half of `A` and the upper half of `B`: `a[0]`, `a[1]` and `b[0]`.
-//!
 //! # Floating point
 //! - [`mma_m16n8k8_tf32`]: `A` is 16 x 8 and `B` is 8 x 8 of TF32. TF32 is an `f32` whose lower 13 bits are ignored.
 //! - [`mma_m16n8k16_bf16`]: `A` is 16 x 16 and `B` is 16 x 8 of [`Bf16`](crate::half::Bf16), two to a word.
@@ -62,13 +60,6 @@ mod intrinsics {
                 ) -> Fragment<$element>;
             )*}
         };
-    }
-
-    #[allow(improper_ctypes)]
-    unsafe extern "unadjusted" {
-        #[link_name = "llvm.nvvm.mma.m16n8k16.row.col.s8.u8"]
-        pub(super) fn mma_m16n8k16_s8u8(a0: u32, a1: u32, b0: u32, c0: i32, c1: i32, c2: i32, c3: i32)
-        -> Fragment<i32>;
     }
 
     declare! {
@@ -123,32 +114,6 @@ pub unsafe fn mma_m16n8k32_u8s8(a: [u32; 4], b: [u32; 2], c: [i32; 4]) -> [i32; 
 #[must_use]
 pub unsafe fn mma_m16n8k32_s8u8(a: [u32; 4], b: [u32; 2], c: [i32; 4]) -> [i32; 4] {
     mma!(mma_m16n8k32_s8u8, s8u8_product, a, b, c)
-}
-
-/// The same with half as many columns of `A` and rows of `B`.
-///
-/// # Safety
-/// - All 32 lanes of the warp execute this call together. No lane has returned.
-/// - Every branch around the call depends on values that are equal in all lanes.
-/// - The number of threads of the block is a multiple of 32.
-#[inline(always)]
-#[track_caller]
-#[must_use]
-pub unsafe fn mma_m16n8k16_s8u8(a: [u32; 2], b: u32, c: [i32; 4]) -> [i32; 4] {
-    #[cfg(target_arch = "nvptx64")]
-    {
-        require_arch!("mma::mma_m16n8k16_s8u8", "sm_80", "Sm80");
-        let ([a0, a1], [c0, c1, c2, c3]) = (a, c);
-        // SAFETY: all 32 lanes of the warp are converged here, as the function requires. The operands are values.
-        let d = unsafe { intrinsics::mma_m16n8k16_s8u8(a0, a1, b, c0, c1, c2, c3) };
-        [d.0, d.1, d.2, d.3]
-    }
-    #[cfg(not(target_arch = "nvptx64"))]
-    {
-        let ([a0, a1], b) = (a, [b, 0]);
-        let a = [a0, a1, 0, 0];
-        mma!(mma_m16n8k16_s8u8, s8u8_product, a, b, c)
-    }
 }
 
 /// `A B + C` of TF32.
