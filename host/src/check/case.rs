@@ -107,7 +107,12 @@ impl Case {
     /// The problem.
     pub(super) fn problem(&self) -> Result<Problem> {
         let mut random = fastrand::Rng::with_seed(self.seed);
-        let mut uniform = move || random.f32().mul_add(2.0, -1.0);
+        // Without an offset, half of the bytes would be 0 with coefficients of both signs.
+        let is_positive = self.separable && self.format.output == PixelType::U8 && self.scale.1 == 0.0;
+        let mut uniform = move || {
+            let value = random.f32().mul_add(2.0, -1.0);
+            if is_positive { value.abs() } else { value }
+        };
         let (width, height) = self.mask;
         let coefficients = if self.separable {
             let (row, column): (Vec<f32>, Vec<f32>) =

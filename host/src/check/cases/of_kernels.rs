@@ -154,23 +154,26 @@ pub(super) fn wide_values(seed: u64) -> Vec<Case> {
 /// Cases for bytes in the tensor cores, which compute 64 rows of 128 values at a time.
 ///
 /// The masks are those that there are kernels for, and others. The scale spreads the results over the range of bytes
-/// and leaves few of them uncertain.
+/// and leaves few of them uncertain. Separable masks have no negative coefficients, and results that stay in that range.
 pub(super) fn tensor_bytes(seed: u64) -> Vec<Case> {
-    /// Columns and rows of a mask, and channels.
-    type Kind = ((usize, usize), usize);
+    /// Columns and rows of a mask, whether it is separable, and channels.
+    type Kind = ((usize, usize), bool, usize);
     const OTHERS: [(usize, usize); 8] = [(2, 2), (1, 1), (5, 3), (4, 9), (17, 3), (33, 2), (6, 15), (25, 1)];
     const BORDERS: [Border; 6] =
         [Border::ZERO, Border::Mirror, Border::Constant(7.0), Border::Wrap, Border::Clamp, Border::Reflect];
-    let in_fixed_point = entries().filter(|entry| matches!(entry.variant.spec().mask_form, MaskForm::FixedPoint));
-    let kinds = in_fixed_point.flat_map(|entry| {
-        let masks = match entry.mask {
-            MaskSize::Square(side) => vec![(side as usize, side as usize)],
-            MaskSize::Any | MaskSize::Class(_) => OTHERS.to_vec(),
+    let kinds = entries().flat_map(|entry| {
+        let masks = match (entry.variant.spec().mask_form, entry.mask) {
+            (MaskForm::FixedPoint, MaskSize::Any) => OTHERS.to_vec(),
+            (MaskForm::FixedPoint | MaskForm::SeparableFixedPoint, _) => {
+                vec![(entry.side() as usize, entry.side() as usize)]
+            }
+            _ => vec![],
         };
-        masks.into_iter().map(|mask| (mask, entry.channels as usize))
+        let separable = matches!(entry.variant.spec().mask_form, MaskForm::SeparableFixedPoint);
+        masks.into_iter().map(move |mask| (mask, separable, entry.channels as usize))
     });
     let turns = kinds.flat_map(|kind| (0..3).map(move |turn| (kind, turn))).enumerate();
-    let case = |(number, ((mask, channels), turn)): (usize, (Kind, usize))| Case {
+    let case = |(number, ((mask, separable, channels), turn)): (usize, (Kind, usize))| Case {
         // Of three blocks side by side the middle one has no edge, nor its second of three steps.
         image: match turn {
             0 => ((390 + 7 * number % 31) / channels, 130 + 5 * number % 17),
@@ -182,14 +185,19 @@ pub(super) fn tensor_bytes(seed: u64) -> Vec<Case> {
         border: BORDERS[(number + number / 6) % BORDERS.len()],
         operation: if number % 2 == 0 { Operation::Convolve } else { Operation::Correlate },
         anchor: match turn {
-            1 => Some((mask.1 - 1, number % mask.0)),
+            1 => Some((mask.1 - 1, if separable { mask.0 / 2 } else { number % mask.0 })),
             2 => Some((0, mask.0 / 2)),
             _ => None,
         },
-        // Fixed point leaves too much undecided of larger sums of 31 x 31 products.
-        scale: (if mask.0 * mask.1 > 900 { 0.2 } else { 0.5 } / ((mask.0 * mask.1) as f32).sqrt(), 128.0),
+        scale: if separable {
+            // A coefficient is 1/4 on average.
+            (2.2 / (mask.0 * mask.1) as f32, 0.0)
+        } else {
+            // Fixed point leaves too much undecided of larger sums of 31 x 31 products.
+            (if mask.0 * mask.1 > 900 { 0.2 } else { 0.5 } / ((mask.0 * mask.1) as f32).sqrt(), 128.0)
+        },
         format: PixelFormat { channels, input: PixelType::U8, output: PixelType::U8 },
-        separable: false,
+        separable,
         content: Content::Random,
         seed: seed.wrapping_add(300_000 + number as u64),
     };
