@@ -319,6 +319,38 @@ fn colours_of_openexr_stay_multiplied_or_are_divided() {
     assert_eq!(place.read_u8("b.png").values(), [255, 128, 0, 128, 0, 0, 0, 0, 255, 128, 0, 255]);
 }
 
+/// Colours are divided before they are rounded. So they stay where alpha is low.
+#[test]
+fn colours_of_low_alpha_are_divided_in_f32() {
+    let place = Place::new();
+    let parts = [1.0 / 255.0, 3.0 / 255.0, 0.5, 1.0, 0.0];
+    let values = parts.iter().flat_map(|alpha| [0.7 * alpha, 0.4 * alpha, 0.2 * alpha, *alpha]).collect();
+    let image = Image::<f32>::new(5, 1, 4, values).unwrap();
+    let mut picture = Picture::from(image);
+    picture.metadata.premultiplied = true;
+    for input in ["a.exr", "a.tif"] {
+        picture.write(place.path(input), OverwritePolicy::Keep).unwrap();
+        for (mask, pixel, most) in [
+            (&["--identity"][..], "u8", 255.0),
+            (&["--identity"], "u16", 65_535.0),
+            (&["--identity", "--then", "--identity"], "u8", 255.0),
+        ] {
+            let scale = most.to_string();
+            let args = [input, "-q", "--overwrite", "-o", "b.png", "--output-type", pixel, "--scale", &scale];
+            for alpha in [&["--alpha", "plain"][..], &[]] {
+                place.filter(&[&args[..], mask, alpha].concat()).quietly();
+                let found = place.read("b.png").to_f32();
+                for (pixel, part) in found.values().chunks_exact(4).zip(parts) {
+                    let expected = [0.7, 0.4, 0.2].map(|colour| if part == 0.0 { 0.0 } else { colour * most });
+                    for (found, expected) in pixel.iter().zip(expected) {
+                        assert!((found - expected).abs() <= 0.51, "{input}, {mask:?}, {alpha:?}: {pixel:?} at {part}");
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// A TIFF may say that its colours are multiplied by alpha. Then a white pixel is as bright as its alpha.
 #[test]
 fn premultiplied_colours_of_tiff_are_not_weighted_again() {

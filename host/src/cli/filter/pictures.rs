@@ -105,7 +105,9 @@ impl<'a> Pictures<'a> {
                 self.progress.say(format_args!("note: {}: {note}", job.name()));
             }
         }
-        let filtered = self.steps.apply(compute, &picture, output);
+        let format = Format::of(&job.output)?;
+        let straight = format.has_straight_alpha();
+        let filtered = self.steps.apply(compute, &picture, output, straight);
         let (filtered, saturation) = filtered.with_context(|| job.name().to_string())?;
         self.saturated.add(job.name(), saturation);
         if let Some((error, other)) = compute.take_loss() {
@@ -124,7 +126,8 @@ impl<'a> Pictures<'a> {
         // Alpha is converted like a colour with `plain` alone. Else it keeps its numbers.
         let of_alpha = if self.args.alpha == Some(Alpha::Plain) { output } else { picture.pixels.pixel_type() };
         let mut filtered = Picture { pixels: filtered, ..picture };
-        if Format::of(&job.output)? == Format::Exr {
+        filtered.metadata.premultiplied &= !straight;
+        if format == Format::Exr {
             filtered.multiply_by_alpha(white(of_alpha));
         }
         Ok(filtered)
