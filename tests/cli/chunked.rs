@@ -346,5 +346,10 @@ fn the_plan_names_the_bound() {
     let ended = plan(&["--disk", "1TB/s", "--kernel", "1M"]);
     assert!(ended.stdout.contains("limited by kernels"), "{}", ended.stdout);
     plan(&["--disk", "fast"]).with(2, &["a number was expected"]);
+    plan(&["--disk", "1e25"]).with(2, &["--disk", "a number above 0 and up to 1e24 was expected, not 1e25"]);
+    let radius = ["--disk", "1GB/s", "--radius", "1e300"];
+    plan(&radius).with(2, &["--radius", "a number from 0 to 1e9 was expected, not 1e300"]);
+    let pixels = ["plan-scale", "--pixels", "1e300", "--disk", "1GB/s"];
+    place.host(&pixels).with(2, &["--pixels", "a number above 0 and up to 1e18 was expected, not 1e300"]);
     plan(&["--disk", "1GB/s", "--part", "9000"]).with(2, &["--part 9000 is larger than --chunk"]);
 }
