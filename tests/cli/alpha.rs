@@ -189,7 +189,15 @@ fn alpha_is_not_rescaled() {
         assert_eq!(place.read("b.npy").to_f32().channel(3), expected, "{alpha}, {to}");
     }
     let args = ["a.png", "--overwrite", "-o", "b.tif", "--identity", "--output-type", "u16", "--scale", "257"];
-    place.filter(&args).with(0, &["note: a.png: alpha keeps its numbers, 0 to 255"]);
+    let note = "note: a.png: alpha keeps its numbers, 0 to 255, but 65535 is opaque in u16: --alpha plain --scale 257 ";
+    place.filter(&args).with(0, &[note]);
+    let args = ["a.png", "-o", "b.exr", "--identity", "--output-type", "f32"];
+    let note =
+        "note: a.png: alpha keeps its numbers, 0 to 255, but 1 is opaque in f32: --alpha plain --scale 0.0039215";
+    place.filter(&args).with(0, &[note]);
+    let plain = ["--overwrite", "--alpha", "plain", "--scale", "0.003921569"];
+    let stderr = place.filter(&[&args[..], &plain].concat()).with(0, &[]).stderr;
+    assert!(!stderr.contains("keeps its numbers"), "{stderr}");
 }
 
 #[test]
