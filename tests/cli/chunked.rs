@@ -318,9 +318,12 @@ fn tiff_in_chunks_is_the_picture() {
     for name in ["a.tif", "b.tif", "c.tif", "d.tif"] {
         let filter = ["--gaussian", "4", "--exact", "--alpha", "plain"];
         place.filter(&[&[name, "-o", "whole.tif", "--overwrite"], &filter[..]].concat()).quietly();
-        place
+        let ended = place
             .filter(&[&[name, "-o", "chunks.tif", "--overwrite", "--chunk", "500"], &filter[..]].concat())
             .with(0, &[]);
+        // The only chunk of the last one ends with the image.
+        let note = "note: --chunk: chunks have 512 rows and 512 columns, because TIFF has tiles of 512 x 512 pixels";
+        assert_eq!(ended.stderr.contains(note), name != "d.tif", "{name}: {}", ended.stderr);
         assert!(place.read("chunks.tif") == place.read("whole.tif"), "{name}");
         // Tiles, and another format.
         let again = ["chunks.tif", "-o", "array.npy", "--overwrite", "--chunk", "100x300", "--identity"];
