@@ -237,7 +237,9 @@ fn kernels() {
         ("3x3 0 1 0", &["a number, nan or - was expected"]),
         ("0x1:", &["at least 1 x 1 coefficients, this one has 1 rows and 0 columns"]),
         ("9999999999999999x9999999999999999: 1", &["mask width is 9999999999999999, at most 1073741823 is possible"]),
-        ("axb: 1", &["\"WxH\"", "axb"]),
+        ("3xb: 1", &["--kernel: a size \"WxH\"", "3xb"]),
+        ("Gaussian:0x1", &["reads numbers", "not the kernel named \"Gaussian\": --gaussian"]),
+        ("Sobel", &["not the kernel named \"Sobel\""]),
         ("1x1: one", &["a number, nan or - was expected, not \"one\""]),
         ("2x1+2+0: 1,2", &["anchor (row 0, column 2)"]),
     ] {

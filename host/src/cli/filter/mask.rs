@@ -254,9 +254,7 @@ impl StepArgs {
                 (vec![filter(mask.context("--mask - (standard input)")?)?], Kind::Convolve)
             }
             Choice::File(path) => (vec![filter(host::files::read_mask(path).context("--mask")?)?], Kind::Convolve),
-            Choice::Kernel(text) => {
-                (vec![filter(WrittenMask::from_kernel(text).context("--kernel")?)?], Kind::Convolve)
-            }
+            Choice::Kernel(text) => (vec![filter(kernel(text)?)?], Kind::Convolve),
             Choice::Named(mask) => (vec![named(mask)?], Kind::Convolve),
             Choice::Magnitude(derivative) => {
                 (vec![named(&derivative(Axis::X))?, named(&derivative(Axis::Y))?], Kind::Magnitude)
@@ -299,6 +297,23 @@ fn written(mask: Mask, operation: Operation) -> WrittenMask {
             WrittenMask { anchor, ..mask.into() }
         }
     }
+}
+
+/// A mask in ImageMagick's notation.
+fn kernel(text: &str) -> Result<WrittenMask> {
+    let name = text.trim_start().split([':', ',', ' ']).next().unwrap_or_default();
+    let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic()) && name.parse::<f32>().is_err();
+    ensure!(
+        !is_name,
+        "--kernel reads numbers, such as \"3x3: 0,-1,0 -1,5,-1 0,-1,0\", and not the kernel named \"{name}\": \
+         --gaussian, --disk, --sobel, --laplacian and others are masks by name"
+    );
+    WrittenMask::from_kernel(text).map_err(|error| match error {
+        faltung::Error::Parse { required, found, .. } => {
+            anyhow!("--kernel: {required} was expected, not \"{found}\"")
+        }
+        other => anyhow::Error::new(other).context("--kernel"),
+    })
 }
 
 fn derivative(text: &str, mask: fn(Axis) -> Mask) -> Result<Choice> {
