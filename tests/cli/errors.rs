@@ -370,7 +370,8 @@ fn names_of_outputs() {
     fails(&["a.png", "./a.png", "-o", "{stem}-b.png", "--identity"], 2, &["have one output"]);
     fails(&["a.png", "a.png", "-o", "out/", "--identity"], 2, &["have one output, out/a.png"]);
     fails(&["a.png", "-o", "g.npy/", "--identity"], 2, &["g.npy/: can't be made"]);
-    fails(&["a.png", "-o", "g.npy/deeper/{stem}.png", "--identity"], 2, &["g.npy/deeper: can't be made"]);
+    let message = "g.npy/deeper: can't be made: g.npy is no folder";
+    fails(&["a.png", "-o", "g.npy/deeper/{stem}.png", "--identity"], 2, &[message]);
     // One result must not replace what is still to be read.
     let place = Place::new();
     place.write("1.npy", picture(4, 4, 1, |i| i as f32));
@@ -378,6 +379,22 @@ fn names_of_outputs() {
     place
         .filter(&["1.npy", "11.npy", "-o", "1{stem}.npy", "--identity", "--overwrite"])
         .with(2, &["is the input 11.npy"]);
+}
+
+/// Without a result no folder is made.
+#[test]
+fn a_folder_is_made_with_its_first_result() {
+    let place = Place::new();
+    fs::write(place.path("bad.png"), "bad").unwrap();
+    for output in ["out/", "out/{stem}.png", "out/{ext}/{stem}.png", "out/deeper/{stem}.png"] {
+        place.filter(&["bad.png", "-o", output, "--box", "3"]).with(1, &["bad.png: is in no format"]);
+        assert!(!place.path("out").exists(), "{output}");
+    }
+    place.write("a.png", picture(3, 3, 1, |i| i as u8));
+    place
+        .filter(&["a.png", "bad.png", "-o", "out/deeper/{stem}.png", "--box", "3"])
+        .with(1, &["1 of 2 pictures failed"]);
+    assert_eq!(place.names(), ["a.png", "bad.png", "out/deeper/a.png"]);
 }
 
 #[test]

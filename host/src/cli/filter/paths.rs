@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Error, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use faltung::PixelType;
 use host::files::{Format, OverwritePolicy, STANDARD_INPUT, escaped};
 
@@ -104,22 +104,28 @@ pub(super) fn inputs(inputs: &[PathBuf], output: &Path, pixel: Option<PixelType>
     Ok(found)
 }
 
-/// Creates the folder that `output` names, and checks that it is writable.
+/// Checks that results can be written in the folder that `output` names. If it is missing, the folder in which it will
+/// be made is checked: without a result, none is made.
 pub(super) fn prepare(output: &Path) -> Result<()> {
     let folder = match Target::of(output)? {
-        // A folder with a wrong name must not be created.
         Target::File => return Ok(host::files::check_writable(output, OverwritePolicy::Replace)?),
         Target::Folder => output,
         Target::Pattern => fixed_part(output),
     };
-    std::fs::create_dir_all(folder).with_context(|| format!("{}: can't be made", escaped(folder)))?;
-    Ok(host::files::check_folder(folder)?)
+    if folder.is_dir() {
+        return Ok(host::files::check_folder(folder)?);
+    }
+    // Without the separator at its end, a file is found by the name of the folder.
+    let mut there = folder.components().as_path().ancestors().filter(|path| path.symlink_metadata().is_ok());
+    let there = there.next().unwrap_or(Path::new("."));
+    ensure!(there.is_dir(), "{}: can't be made: {} is no folder", escaped(folder), escaped(there));
+    Ok(host::files::check_folder(there)?)
 }
 
-/// Creates the folder of a result, if it depends on the input.
-pub(super) fn make_folder(pattern: &Path, result: &Path) -> Result<()> {
-    match (pattern.parent(), result.parent()) {
-        (Some(pattern), Some(folder)) if pattern.to_string_lossy().contains('{') => {
+/// Creates the folder of a result, unless `output` names one file.
+pub(super) fn make_folder(output: &Path, result: &Path) -> Result<()> {
+    match result.parent() {
+        Some(folder) if Target::of(output)? != Target::File => {
             std::fs::create_dir_all(folder).with_context(|| format!("{}: can't be made", escaped(folder)))
         }
         _ => Ok(()),
