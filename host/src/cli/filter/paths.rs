@@ -261,7 +261,7 @@ fn expand(input: &Path, passed_over: &mut Vec<String>) -> Result<Result<Vec<Resu
 /// The pictures directly in a folder, by their extensions, in the order of their names.
 fn pictures_in(folder: &Path, passed_over: &mut Vec<String>) -> Result<Vec<PathBuf>> {
     let blame = || escaped(folder).to_string();
-    let (mut pictures, mut others) = (Vec::new(), 0_usize);
+    let (mut pictures, mut broken, mut others) = (Vec::new(), Vec::new(), 0_usize);
     for entry in folder.read_dir().with_context(blame)? {
         let path = entry.with_context(blame)?.path();
         let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
@@ -270,9 +270,15 @@ fn pictures_in(folder: &Path, passed_over: &mut Vec<String>) -> Result<Vec<PathB
         }
         if host::files::is_picture(&path) && path.is_file() {
             pictures.push(path);
+        } else if host::files::is_picture(&path) && path.is_symlink() && !path.exists() {
+            broken.push(path);
         } else {
             others += 1;
         }
+    }
+    if !broken.is_empty() {
+        broken.sort();
+        passed_over.push(format!("{}: {}", escaped(folder), describe_broken(&broken)));
     }
     if pictures.is_empty() {
         bail!("{}: no picture is directly in this folder ({})", escaped(folder), Format::readable());
@@ -283,6 +289,16 @@ fn pictures_in(folder: &Path, passed_over: &mut Vec<String>) -> Result<Vec<PathB
     }
     pictures.sort();
     Ok(pictures)
+}
+
+/// How many links lead to no file, and the first of them.
+fn describe_broken(links: &[PathBuf]) -> String {
+    const NAMED: usize = 3;
+    let count = links.len();
+    let names: Vec<_> = links.iter().take(NAMED).map(|link| escaped(link).to_string()).collect();
+    let more = if count > NAMED { format!(" and {} more", count - NAMED) } else { String::new() };
+    let (links, lead) = if count == 1 { ("link", "leads") } else { ("links", "lead") };
+    format!("{count} {links} passed over, which {lead} to no file: {}{more}", names.join(", "))
 }
 
 /// Checks that `--quality` has an effect: an output is a JPEG.
