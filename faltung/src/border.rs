@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use kernels_gpu::abi::border::BorderMode;
 
+use crate::mask::number;
 use crate::{Error, Result};
 
 /// What the pixels outside of an image are. The patterns show a row `a b c d` and what stands beside it.
@@ -106,14 +107,10 @@ impl FromStr for Border {
             "wrap" | "circular" | "periodic" | "tile" => Self::Wrap,
             _ => {
                 let value = text.strip_prefix("constant:").ok_or_else(unknown)?;
-                // A number that f32 can't hold would become infinite.
-                let is_digit = |character: char| character.is_ascii_digit();
-                let value: f32 = value
-                    .parse()
-                    .ok()
-                    .filter(|number: &f32| number.is_finite() || !value.contains(is_digit))
-                    .ok_or_else(unknown)?;
-                Self::Constant(value)
+                Self::Constant(number(value).map_err(|number| {
+                    let required = format!("{number} after \"constant:\"");
+                    Error::Parse { what: "border", required, found: value.into() }
+                })?)
             }
         })
     }
@@ -134,6 +131,10 @@ mod tests {
         }
         for text in ["", "constant:", "constant:x", "constant:1e40", "constant:-1e400", "Zero", "reflect 101"] {
             assert!(text.parse::<Border>().is_err(), "{text:?}");
+        }
+        for (value, number) in [("x", "a number"), ("1e40", "a number from -3.4e38 to 3.4e38")] {
+            let error = format!("constant:{value}").parse::<Border>().unwrap_err().to_string();
+            assert_eq!(error, format!("border: {number} after \"constant:\" was expected, not \"{value}\""));
         }
     }
 }

@@ -189,7 +189,15 @@ fn alpha_is_not_rescaled() {
         assert_eq!(place.read("b.npy").to_f32().channel(3), expected, "{alpha}, {to}");
     }
     let args = ["a.png", "--overwrite", "-o", "b.tif", "--identity", "--output-type", "u16", "--scale", "257"];
-    place.filter(&args).with(0, &["note: a.png: alpha keeps its numbers, 0 to 255"]);
+    let note = "note: a.png: alpha keeps its numbers, 0 to 255, but 65535 is opaque in u16: --alpha plain --scale 257 ";
+    place.filter(&args).with(0, &[note]);
+    let args = ["a.png", "-o", "b.exr", "--identity", "--output-type", "f32"];
+    let note =
+        "note: a.png: alpha keeps its numbers, 0 to 255, but 1 is opaque in f32: --alpha plain --scale 0.0039215";
+    place.filter(&args).with(0, &[note]);
+    let plain = ["--overwrite", "--alpha", "plain", "--scale", "0.003921569"];
+    let stderr = place.filter(&[&args[..], &plain].concat()).with(0, &[]).stderr;
+    assert!(!stderr.contains("keeps its numbers"), "{stderr}");
 }
 
 #[test]
@@ -317,6 +325,38 @@ fn colours_of_openexr_stay_multiplied_or_are_divided() {
     let args = ["a.exr", "-o", "b.png", "--identity", "--scale", "255", "--alpha", "plain", "--output-type", "u8"];
     place.filter(&args).with(0, &["colours are divided by alpha, because PNG"]);
     assert_eq!(place.read_u8("b.png").values(), [255, 128, 0, 128, 0, 0, 0, 0, 255, 128, 0, 255]);
+}
+
+/// Colours are divided before they are rounded. So they stay where alpha is low.
+#[test]
+fn colours_of_low_alpha_are_divided_in_f32() {
+    let place = Place::new();
+    let parts = [1.0 / 255.0, 3.0 / 255.0, 0.5, 1.0, 0.0];
+    let values = parts.iter().flat_map(|alpha| [0.7 * alpha, 0.4 * alpha, 0.2 * alpha, *alpha]).collect();
+    let image = Image::<f32>::new(5, 1, 4, values).unwrap();
+    let mut picture = Picture::from(image);
+    picture.metadata.premultiplied = true;
+    for input in ["a.exr", "a.tif"] {
+        picture.write(place.path(input), OverwritePolicy::Keep).unwrap();
+        for (mask, pixel, most) in [
+            (&["--identity"][..], "u8", 255.0),
+            (&["--identity"], "u16", 65_535.0),
+            (&["--identity", "--then", "--identity"], "u8", 255.0),
+        ] {
+            let scale = most.to_string();
+            let args = [input, "-q", "--overwrite", "-o", "b.png", "--output-type", pixel, "--scale", &scale];
+            for alpha in [&["--alpha", "plain"][..], &[]] {
+                place.filter(&[&args[..], mask, alpha].concat()).quietly();
+                let found = place.read("b.png").to_f32();
+                for (pixel, part) in found.values().chunks_exact(4).zip(parts) {
+                    let expected = [0.7, 0.4, 0.2].map(|colour| if part == 0.0 { 0.0 } else { colour * most });
+                    for (found, expected) in pixel.iter().zip(expected) {
+                        assert!((found - expected).abs() <= 0.51, "{input}, {mask:?}, {alpha:?}: {pixel:?} at {part}");
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// A TIFF may say that its colours are multiplied by alpha. Then a white pixel is as bright as its alpha.

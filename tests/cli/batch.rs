@@ -62,7 +62,7 @@ fn a_folder_is_its_pictures() {
     assert!(!place.path("nothing").exists());
 }
 
-/// The other entries of a folder are counted.
+/// The other entries of a folder are counted. Of the links to no file, the first are named.
 #[cfg(unix)]
 #[test]
 fn what_a_folder_has_besides_is_counted() {
@@ -73,11 +73,17 @@ fn what_a_folder_has_besides_is_counted() {
     fs::write(place.path("in/c.gif"), "").unwrap();
     fs::write(place.path("in/.hidden"), "").unwrap();
     let ended = place.filter(&["in", "-o", "out/", "--identity"]);
-    ended.with(0, &["in: 2 entries passed over: no picture by its extension, or no file\n"]);
+    let others = "in: 1 entry passed over: no picture by its extension, or no file\n";
+    ended.with(0, &["in: 1 link passed over, which leads to no file: in/b.png\n", others]);
     place.filter(&["in", "-o", "again/", "--identity", "-q"]).quietly();
     // All results are there.
     let ended = place.filter(&["in", "-o", "out/", "--identity", "--skip-existing"]);
     ended.with(0, &["1 result existed and is kept\n"]);
+    for name in ["e", "d", "f", "g"] {
+        std::os::unix::fs::symlink("nowhere", place.path(format!("in/{name}.png"))).unwrap();
+    }
+    let links = "in: 5 links passed over, which lead to no file: in/b.png, in/d.png, in/e.png and 2 more\n";
+    place.filter(&["in", "-o", "more/", "--identity"]).with(0, &[links, others]);
     // A pattern may make a folder for each.
     place.filter(&["in", "-o", "{ext}/{stem}/c.png", "--identity", "-q"]).quietly();
     assert_eq!(place.read_u8("png/a/c.png"), place.read_u8("in/a.png"));

@@ -318,9 +318,12 @@ fn tiff_in_chunks_is_the_picture() {
     for name in ["a.tif", "b.tif", "c.tif", "d.tif"] {
         let filter = ["--gaussian", "4", "--exact", "--alpha", "plain"];
         place.filter(&[&[name, "-o", "whole.tif", "--overwrite"], &filter[..]].concat()).quietly();
-        place
+        let ended = place
             .filter(&[&[name, "-o", "chunks.tif", "--overwrite", "--chunk", "500"], &filter[..]].concat())
             .with(0, &[]);
+        // The only chunk of the last one ends with the image.
+        let note = "note: --chunk: chunks have 512 rows and 512 columns, because TIFF has tiles of 512 x 512 pixels";
+        assert_eq!(ended.stderr.contains(note), name != "d.tif", "{name}: {}", ended.stderr);
         assert!(place.read("chunks.tif") == place.read("whole.tif"), "{name}");
         // Tiles, and another format.
         let again = ["chunks.tif", "-o", "array.npy", "--overwrite", "--chunk", "100x300", "--identity"];
@@ -346,5 +349,10 @@ fn the_plan_names_the_bound() {
     let ended = plan(&["--disk", "1TB/s", "--kernel", "1M"]);
     assert!(ended.stdout.contains("limited by kernels"), "{}", ended.stdout);
     plan(&["--disk", "fast"]).with(2, &["a number was expected"]);
+    plan(&["--disk", "1e25"]).with(2, &["--disk", "a number above 0 and up to 1e24 was expected, not 1e25"]);
+    let radius = ["--disk", "1GB/s", "--radius", "1e300"];
+    plan(&radius).with(2, &["--radius", "a number from 0 to 1e9 was expected, not 1e300"]);
+    let pixels = ["plan-scale", "--pixels", "1e300", "--disk", "1GB/s"];
+    place.host(&pixels).with(2, &["--pixels", "a number above 0 and up to 1e18 was expected, not 1e300"]);
     plan(&["--disk", "1GB/s", "--part", "9000"]).with(2, &["--part 9000 is larger than --chunk"]);
 }

@@ -73,7 +73,10 @@ fn arguments() {
         2,
         &["round", "zero, constant:VALUE, clamp, reflect, mirror or wrap"],
     );
-    fails(&with(&["--emboss", "--border", "constant:1e400"]), 2, &["--border", "constant:1e400"]);
+    let range = "a number from -3.4e38 to 3.4e38";
+    fails(&with(&["--emboss", "--border", "constant:1e40"]), 2, &["--border", range, "not \"1e40\""]);
+    fails(&with(&["--kernel", "1x1: 1e40"]), 2, &["--kernel", range, "not \"1e40\""]);
+    fails(&with(&["--emboss", "--scale", "1e40"]), 2, &["--scale", "1e40 is too large", range]);
     fails(&with(&["--emboss", "--op", "multiply"]), 2, &["convolve, correlate"]);
     fails(&with(&["--emboss", "--anchor", "3,0"]), 2, &["anchor (row 3, column 0)", "3 rows and 3 columns"]);
     fails(&with(&["--emboss", "--anchor", "middle"]), 2, &["row and a column"]);
@@ -114,7 +117,8 @@ fn arguments() {
     prepared().filter(&with(&["--identity", "--scale", "-.5", "--offset", "200"])).quietly();
     // NaN where a size is meant, and sizes that overflow.
     fails(&with(&["--gaussian", "nan"]), 2, &["sigma must be a number above 0, not NaN"]);
-    fails(&with(&["--gaussian", "inf"]), 2, &["sigma must be a number above 0, not inf"]);
+    fails(&with(&["--gaussian", "inf"]), 2, &["sigma must be finite, not inf"]);
+    fails(&with(&["--gaussian", "1e30"]), 2, &["coefficients of a generated mask is 10^19 or more, at most 67108864"]);
     fails(&with(&["--log", "nan"]), 2, &["sigma must be a number above 0, not NaN"]);
     fails(&with(&["--sharpen", "nan"]), 2, &["amount of sharpening must be a finite number, not NaN"]);
     fails(&with(&["--motion", "nan:0"]), 2, &["at least 1 pixel, not NaN"]);
@@ -123,7 +127,9 @@ fn arguments() {
     fails(&with(&["--gabor", "8:0:nan"]), 2, &["sigma must be a number above 0, not NaN"]);
     fails(&with(&["--box", "nan"]), 2, &["a whole number was expected, not \"nan\""]);
     fails(&with(&["--box", "4294967296x4294967296"]), 2, &["at most 67108864 is possible"]);
-    fails(&with(&["--box", "99999999999999999999"]), 2, &["a whole number was expected"]);
+    for large in [["--box", "99999999999999999999"], ["--gaussian", "1:99999999999999999999"]] {
+        fails(&with(&large), 2, &["99999999999999999999 is too large: at most 1073741823 is possible"]);
+    }
     fails(&with(&["--gaussian", "1:18446744073709551615"]), 2, &["at most 67108864 is possible"]);
     fails(&with(&["--emboss", "--offset", "inf"]), 2, &["offset must be a finite number, not inf"]);
     fails(&with(&["--box", "0"]), 2, &["at least 1 x 1 coefficients"]);
@@ -231,7 +237,9 @@ fn kernels() {
         ("3x3 0 1 0", &["a number, nan or - was expected"]),
         ("0x1:", &["at least 1 x 1 coefficients, this one has 1 rows and 0 columns"]),
         ("9999999999999999x9999999999999999: 1", &["mask width is 9999999999999999, at most 1073741823 is possible"]),
-        ("axb: 1", &["\"WxH\"", "axb"]),
+        ("3xb: 1", &["--kernel: a size \"WxH\"", "3xb"]),
+        ("Gaussian:0x1", &["reads numbers", "not the kernel named \"Gaussian\": --gaussian"]),
+        ("Sobel", &["not the kernel named \"Sobel\""]),
         ("1x1: one", &["a number, nan or - was expected, not \"one\""]),
         ("2x1+2+0: 1,2", &["anchor (row 0, column 2)"]),
     ] {
@@ -251,6 +259,7 @@ fn masks() {
     refuses_mask(b"\xff\xfe\x00", &["neither text nor .npy"]);
     refuses_mask(&npy("<f4", "(0, 3)", &[]), &["at least 1 x 1 coefficients"]);
     refuses_mask(&npy("<f4", "(4,)", &[0; 16]), &["rows x columns"]);
+    refuses_mask(b"1 1e40\n", &["a number from -3.4e38 to 3.4e38 in row 1, column 2 was expected, not \"1e40\""]);
     refuses_mask(&npy("<f8", "(1, 1)", &1e300_f64.to_le_bytes()), &["holds 1e300, which is beyond f32"]);
     refuses_mask(&npy("<f2", "(1, 1)", &[0; 2]), &["holds f16, and f32, f64, integers or bool are needed"]);
     refuses_mask(&npy("<f4", "(2, 2)", &[0; 15]), &["cut off", "16 bytes, 15"]);
@@ -361,7 +370,8 @@ fn names_of_outputs() {
     fails(&["a.png", "./a.png", "-o", "{stem}-b.png", "--identity"], 2, &["have one output"]);
     fails(&["a.png", "a.png", "-o", "out/", "--identity"], 2, &["have one output, out/a.png"]);
     fails(&["a.png", "-o", "g.npy/", "--identity"], 2, &["g.npy/: can't be made"]);
-    fails(&["a.png", "-o", "g.npy/deeper/{stem}.png", "--identity"], 2, &["g.npy/deeper: can't be made"]);
+    let message = "g.npy/deeper: can't be made: g.npy is no folder";
+    fails(&["a.png", "-o", "g.npy/deeper/{stem}.png", "--identity"], 2, &[message]);
     // One result must not replace what is still to be read.
     let place = Place::new();
     place.write("1.npy", picture(4, 4, 1, |i| i as f32));
@@ -369,6 +379,22 @@ fn names_of_outputs() {
     place
         .filter(&["1.npy", "11.npy", "-o", "1{stem}.npy", "--identity", "--overwrite"])
         .with(2, &["is the input 11.npy"]);
+}
+
+/// Without a result no folder is made.
+#[test]
+fn a_folder_is_made_with_its_first_result() {
+    let place = Place::new();
+    fs::write(place.path("bad.png"), "bad").unwrap();
+    for output in ["out/", "out/{stem}.png", "out/{ext}/{stem}.png", "out/deeper/{stem}.png"] {
+        place.filter(&["bad.png", "-o", output, "--box", "3"]).with(1, &["bad.png: is in no format"]);
+        assert!(!place.path("out").exists(), "{output}");
+    }
+    place.write("a.png", picture(3, 3, 1, |i| i as u8));
+    place
+        .filter(&["a.png", "bad.png", "-o", "out/deeper/{stem}.png", "--box", "3"])
+        .with(1, &["1 of 2 pictures failed"]);
+    assert_eq!(place.names(), ["a.png", "bad.png", "out/deeper/a.png"]);
 }
 
 #[test]

@@ -69,7 +69,10 @@ impl Sampled {
 fn check_count(width: usize, height: usize) -> Result<()> {
     if width.checked_mul(height).is_none_or(|count| count > MOST_COEFFICIENTS) {
         let what = "the number of coefficients of a generated mask".into();
-        return Err(Error::TooLarge { what, most: MOST_COEFFICIENTS, found: format!("{width} x {height}") });
+        // A side that was computed from a large number ends at the greatest `usize`.
+        let is_beyond = width.max(height) == usize::MAX;
+        let found = if is_beyond { "10^19 or more".to_owned() } else { format!("{width} x {height}") };
+        return Err(Error::TooLarge { what, most: MOST_COEFFICIENTS, found });
     }
     Ok(())
 }
@@ -84,7 +87,8 @@ pub(super) fn positive(what: &'static str, value: f64) -> Result<f64> {
     if value > 0.0 && value.is_finite() {
         return Ok(value);
     }
-    Err(Error::Number { what, required: "a number above 0", found: text(value) })
+    let required = if value > 0.0 { "finite" } else { "a number above 0" };
+    Err(Error::Number { what, required, found: text(value) })
 }
 
 pub(super) fn finite(what: &'static str, value: f64) -> Result<f64> {

@@ -10,6 +10,7 @@ use std::fmt;
 pub use gabor::Gabor;
 pub use generators::Axis;
 pub use text::WrittenMask;
+pub(crate) use text::number;
 
 use crate::debug::First;
 use crate::image::check_side;

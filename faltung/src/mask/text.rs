@@ -141,7 +141,7 @@ impl WrittenMask {
             coefficients.push(match word {
                 "-" => 0.0,
                 _ if word.eq_ignore_ascii_case("nan") => 0.0,
-                _ => number(word).ok_or_else(|| malformed("a number, nan or -", word))?,
+                _ => number(word).map_err(|number| malformed(&format!("{number}, nan or -"), word))?,
             });
         }
         let Some(head) = head else {
@@ -217,17 +217,17 @@ fn describe(rows: &[Vec<f32>]) -> String {
     }
 }
 
-/// A number that fits f32; infinity and NaN only where they are written out.
-fn number(word: &str) -> Option<f32> {
-    let value = word.parse::<f32>().ok()?;
+/// A number that fits f32; infinity and NaN only where they are written out. An error is what was expected.
+pub(crate) fn number(word: &str) -> Result<f32, &'static str> {
+    let value = word.parse::<f32>().map_err(|_| "a number")?;
     let written_out = word.trim_start_matches(['+', '-']).starts_with(|first: char| first.is_ascii_alphabetic());
-    (value.is_finite() || written_out).then_some(value)
+    if value.is_finite() || written_out { Ok(value) } else { Err("a number from -3.4e38 to 3.4e38") }
 }
 
 fn coefficient(word: &str, row: usize, column: usize) -> Result<f32> {
-    number(word).ok_or_else(|| Error::Parse {
+    number(word).map_err(|number| Error::Parse {
         what: "mask",
-        required: format!("a number in row {row}, column {column}"),
+        required: format!("{number} in row {row}, column {column}"),
         found: word.into(),
     })
 }
@@ -270,7 +270,7 @@ mod tests {
         let cases = [
             ("1 2 3\n4 5", "row 2 of the mask has 2 coefficients, row 1 has 3"),
             ("1 2 3\n4 x 6", "mask: a number in row 2, column 2 was expected, not \"x\""),
-            ("1 2 3\n4 1e99 6", "mask: a number in row 2, column 2 was expected, not \"1e99\""),
+            ("1 2 3\n4 1e99 6", "mask: a number from -3.4e38 to 3.4e38 in row 2, column 2 was expected, not \"1e99\""),
             ("1,5 2", "mask: one kind of separator in row 1, and points in numbers, was expected, not \"1,5 2\""),
             ("1 2\n1,5;2", "mask: one kind of separator in row 2, and points in numbers, was expected, not \"1,5;2\""),
             ("", "a mask needs at least 1 x 1 coefficients, this one has 0 rows and 0 columns"),

@@ -14,7 +14,7 @@ use super::{OrUsage, Outcome, output};
 #[command(after_help = HELP)]
 pub(super) struct Args {
     /// Pixels of the image, such as 1e12
-    #[arg(long, value_name = "P", value_parser = amount)]
+    #[arg(long, value_name = "P", value_parser = up_to(MOST_PIXELS))]
     pixels: f64,
 
     /// GPUs of all machines
@@ -71,11 +71,11 @@ pub(super) struct Args {
     radius: f64,
 
     /// Side of a chunk, which is one file
-    #[arg(long, value_name = "K", default_value = "4096", value_parser = amount)]
+    #[arg(long, value_name = "K", default_value = "4096", value_parser = up_to(MOST_SIDE))]
     chunk: f64,
 
     /// Side of the parts of a chunk that are decoded alone
-    #[arg(long, value_name = "K", default_value = "512", value_parser = amount)]
+    #[arg(long, value_name = "K", default_value = "512", value_parser = up_to(MOST_SIDE))]
     part: f64,
 
     /// Coded bytes for each byte of values: 1 without compression
@@ -93,8 +93,29 @@ The steps overlap, so the slowest one gives the time. The formula is in docs/lar
 the rates are guesses for your machine. For an image in chunks, `host filter` prints the real ones, in the line that \
 begins as \"25 of 25 chunks\".";
 
-/// A number above 0, with k, M, G or T for powers of 1000; B, B/s and /s behind it say nothing more.
+/// About the pixels of the largest image: its sides are below 2^30.
+const MOST_PIXELS: f64 = 1e18;
+/// About the largest side and the largest radius.
+const MOST_SIDE: f64 = 1e9;
+/// The greatest count or rate.
+const MOST: f64 = 1e24;
+
+/// A number above 0 and up to [`MOST`].
 fn amount(text: &str) -> Result<f64> {
+    up_to(MOST)(text)
+}
+
+/// A number above 0 and up to `most`.
+fn up_to(most: f64) -> impl Fn(&str) -> Result<f64> + Clone {
+    move |text| {
+        let value = prefixed(text)?;
+        ensure!(value > 0.0 && value <= most, "a number above 0 and up to {most:e} was expected, not {text}");
+        Ok(value)
+    }
+}
+
+/// A number, with k, M, G or T for powers of 1000; B, B/s and /s behind it say nothing more.
+fn prefixed(text: &str) -> Result<f64> {
     let number = text.trim_end_matches("/s").trim_end_matches('B').trim_end();
     let (digits, unit) = match number.char_indices().last() {
         Some((at, 'k' | 'K')) => (&number[..at], 1e3),
@@ -104,15 +125,13 @@ fn amount(text: &str) -> Result<f64> {
         _ => (number, 1.0),
     };
     let number: f64 = digits.trim_end().parse().map_err(|_| anyhow!("a number was expected, such as 1e12 or 5GB/s"))?;
-    let value = number * unit;
-    ensure!(value > 0.0 && value.is_finite(), "a number above 0 and of at most 1e308 was expected, not {text}");
-    Ok(value)
+    Ok(number * unit)
 }
 
-/// A number from 0 on.
+/// A number from 0 to [`MOST_SIDE`].
 fn length(text: &str) -> Result<f64> {
     let value: f64 = text.parse().map_err(|_| anyhow!("a number was expected, not \"{text}\""))?;
-    ensure!(value >= 0.0 && value.is_finite(), "a number from 0 on was expected, not {text}");
+    ensure!((0.0..=MOST_SIDE).contains(&value), "a number from 0 to {MOST_SIDE:e} was expected, not {text}");
     Ok(value)
 }
 
@@ -177,7 +196,7 @@ mod tests {
         for (text, expected) in [("5GB/s", 5e9), ("1e12", 1e12), ("300G", 3e11), ("0.5", 0.5), ("2 TB/s", 2e12)] {
             assert_eq!(amount(text).unwrap(), expected, "{text}");
         }
-        for text in ["", "GB/s", "-1", "0", "NaN", "inf", "5X", "1e400", "1e308T"] {
+        for text in ["", "GB/s", "-1", "0", "NaN", "inf", "5X", "1e400", "1e308T", "1e13T"] {
             assert!(amount(text).is_err(), "{text}");
         }
     }

@@ -189,6 +189,9 @@ fn errors_have_short_numbers_and_blame_the_right_parameter() {
     let check = |result: Result<Mask>, text: &str| assert_eq!(result.unwrap_err().to_string(), text);
     check(Mask::gaussian(-1.0, None), "sigma must be a number above 0, not -1");
     check(Mask::gaussian(-1e300, None), "sigma must be a number above 0, not -1e300");
+    check(Mask::gaussian(f64::INFINITY, None), "sigma must be finite, not inf");
+    let large = "the number of coefficients of a generated mask is 10^19 or more, at most 67108864 is possible";
+    check(Mask::gaussian(1e30, None), large);
     check(Mask::motion(1e-300, 0.0), "the length of the motion must be at least 1 pixel, not 1e-300");
     check(Mask::laplacian_of_gaussian(1e-100), "sigma must be such that every coefficient is finite, not 1e-100");
     let fine = crate::Gabor { sigma: Some(2.0), ..crate::Gabor::new(1e-320, 0.0) };

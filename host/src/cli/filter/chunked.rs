@@ -243,7 +243,15 @@ impl Job<'_> {
         const MOST: usize = 64 << 20;
         let ImageInfo { width, height, .. } = self.info;
         if let Some((rows, columns)) = self.args.chunk {
-            let [columns, rows] = [columns.min(width), rows.min(height)].map(|side| side.next_multiple_of(step));
+            let wanted = [columns.min(width), rows.min(height)];
+            let [columns, rows] = wanted.map(|side| side.next_multiple_of(step));
+            // A chunk of all columns or rows ends with the image.
+            if (wanted[0] < columns && wanted[0] < width) || (wanted[1] < rows && wanted[1] < height) {
+                self.say(format_args!(
+                    "note: --chunk: chunks have {rows} rows and {columns} columns, because TIFF has tiles of {step} x \
+                     {step} pixels"
+                ));
+            }
             return Ok(ChunkGrid::new(width, height, columns, rows)?);
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);

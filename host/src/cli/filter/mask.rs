@@ -1,11 +1,13 @@
 //! The arguments of masks. Each `--then` begins another step of the filter.
 
+use std::num::{IntErrorKind, ParseIntError};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command, FromArgMatches, ValueHint};
 use faltung::{Accuracy, Axis, Border, Filter, Gabor, Mask, Operation, WrittenMask};
+use kernels_gpu::abi::params::MAX_SIDE;
 
 use super::steps::{Kind, Step};
 
@@ -252,9 +254,7 @@ impl StepArgs {
                 (vec![filter(mask.context("--mask - (standard input)")?)?], Kind::Convolve)
             }
             Choice::File(path) => (vec![filter(host::files::read_mask(path).context("--mask")?)?], Kind::Convolve),
-            Choice::Kernel(text) => {
-                (vec![filter(WrittenMask::from_kernel(text).context("--kernel")?)?], Kind::Convolve)
-            }
+            Choice::Kernel(text) => (vec![filter(kernel(text)?)?], Kind::Convolve),
             Choice::Named(mask) => (vec![named(mask)?], Kind::Convolve),
             Choice::Magnitude(derivative) => {
                 (vec![named(&derivative(Axis::X))?, named(&derivative(Axis::Y))?], Kind::Magnitude)
@@ -299,6 +299,23 @@ fn written(mask: Mask, operation: Operation) -> WrittenMask {
     }
 }
 
+/// A mask in ImageMagick's notation.
+fn kernel(text: &str) -> Result<WrittenMask> {
+    let name = text.trim_start().split([':', ',', ' ']).next().unwrap_or_default();
+    let is_name = name.starts_with(|first: char| first.is_ascii_alphabetic()) && name.parse::<f32>().is_err();
+    ensure!(
+        !is_name,
+        "--kernel reads numbers, such as \"3x3: 0,-1,0 -1,5,-1 0,-1,0\", and not the kernel named \"{name}\": \
+         --gaussian, --disk, --sobel, --laplacian and others are masks by name"
+    );
+    WrittenMask::from_kernel(text).map_err(|error| match error {
+        faltung::Error::Parse { required, found, .. } => {
+            anyhow!("--kernel: {required} was expected, not \"{found}\"")
+        }
+        other => anyhow::Error::new(other).context("--kernel"),
+    })
+}
+
 fn derivative(text: &str, mask: fn(Axis) -> Mask) -> Result<Choice> {
     match text {
         "x" => Ok(Choice::Named(mask(Axis::X))),
@@ -313,16 +330,19 @@ fn unsharp(text: &str) -> Result<Choice> {
     ensure!((1..=3).contains(&parts.len()), "RADIUS[:AMOUNT[:THRESHOLD]] was expected, such as 2:1.5:3");
     let part = |place: usize, default: f32| parts.get(place).map_or(Ok(default), |text| single(text));
     let (radius, amount, threshold) = (number(parts[0])?, part(1, 1.0)?, part(2, 0.0)?);
-    ensure!(radius > 0.0 && radius.is_finite(), "the radius must be a number above 0, not {radius}");
+    ensure!(radius > 0.0, "the radius must be a number above 0, not {radius}");
+    ensure!(radius.is_finite(), "the radius must be finite, not {radius}");
     ensure!(amount.is_finite(), "the amount must be a finite number, not {amount}");
-    ensure!(threshold >= 0.0 && threshold.is_finite(), "the threshold must be 0 or more, not {threshold}");
+    ensure!(threshold >= 0.0, "the threshold must be 0 or more, not {threshold}");
+    ensure!(threshold.is_finite(), "the threshold must be finite, not {threshold}");
     Ok(Choice::Unsharp { blur: Mask::gaussian(radius, None)?, amount, threshold })
 }
 
 /// A number as f32.
 fn single(text: &str) -> Result<f32> {
     let number: f32 = text.parse().map_err(|_| anyhow!("a number was expected, not \"{text}\""))?;
-    ensure!(number.is_finite() || !text.contains(|digit: char| digit.is_ascii_digit()), "{text} is beyond f32");
+    let is_written_out = !text.contains(|digit: char| digit.is_ascii_digit());
+    ensure!(number.is_finite() || is_written_out, "{text} is too large: a number from -3.4e38 to 3.4e38 was expected");
     Ok(number)
 }
 
@@ -336,7 +356,10 @@ fn number(text: &str) -> Result<f64> {
 }
 
 fn count(text: &str) -> Result<usize> {
-    text.parse().map_err(|_| anyhow!("a whole number was expected, not \"{text}\""))
+    text.parse().map_err(|error: ParseIntError| match error.kind() {
+        IntErrorKind::PosOverflow => anyhow!("{text} is too large: at most {MAX_SIDE} is possible"),
+        _ => anyhow!("a whole number was expected, not \"{text}\""),
+    })
 }
 
 fn gaussian(text: &str) -> Result<Mask> {

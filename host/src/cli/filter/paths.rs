@@ -7,7 +7,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Error, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use faltung::PixelType;
 use host::files::{Format, OverwritePolicy, STANDARD_INPUT, escaped};
 
@@ -104,22 +104,28 @@ pub(super) fn inputs(inputs: &[PathBuf], output: &Path, pixel: Option<PixelType>
     Ok(found)
 }
 
-/// Creates the folder that `output` names, and checks that it is writable.
+/// Checks that results can be written in the folder that `output` names. If it is missing, the folder in which it will
+/// be made is checked: without a result, none is made.
 pub(super) fn prepare(output: &Path) -> Result<()> {
     let folder = match Target::of(output)? {
-        // A folder with a wrong name must not be created.
         Target::File => return Ok(host::files::check_writable(output, OverwritePolicy::Replace)?),
         Target::Folder => output,
         Target::Pattern => fixed_part(output),
     };
-    std::fs::create_dir_all(folder).with_context(|| format!("{}: can't be made", escaped(folder)))?;
-    Ok(host::files::check_folder(folder)?)
+    if folder.is_dir() {
+        return Ok(host::files::check_folder(folder)?);
+    }
+    // Without the separator at its end, a file is found by the name of the folder.
+    let mut there = folder.components().as_path().ancestors().filter(|path| path.symlink_metadata().is_ok());
+    let there = there.next().unwrap_or(Path::new("."));
+    ensure!(there.is_dir(), "{}: can't be made: {} is no folder", escaped(folder), escaped(there));
+    Ok(host::files::check_folder(there)?)
 }
 
-/// Creates the folder of a result, if it depends on the input.
-pub(super) fn make_folder(pattern: &Path, result: &Path) -> Result<()> {
-    match (pattern.parent(), result.parent()) {
-        (Some(pattern), Some(folder)) if pattern.to_string_lossy().contains('{') => {
+/// Creates the folder of a result, unless `output` names one file.
+pub(super) fn make_folder(output: &Path, result: &Path) -> Result<()> {
+    match result.parent() {
+        Some(folder) if Target::of(output)? != Target::File => {
             std::fs::create_dir_all(folder).with_context(|| format!("{}: can't be made", escaped(folder)))
         }
         _ => Ok(()),
@@ -255,7 +261,7 @@ fn expand(input: &Path, passed_over: &mut Vec<String>) -> Result<Result<Vec<Resu
 /// The pictures directly in a folder, by their extensions, in the order of their names.
 fn pictures_in(folder: &Path, passed_over: &mut Vec<String>) -> Result<Vec<PathBuf>> {
     let blame = || escaped(folder).to_string();
-    let (mut pictures, mut others) = (Vec::new(), 0_usize);
+    let (mut pictures, mut broken, mut others) = (Vec::new(), Vec::new(), 0_usize);
     for entry in folder.read_dir().with_context(blame)? {
         let path = entry.with_context(blame)?.path();
         let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
@@ -264,9 +270,15 @@ fn pictures_in(folder: &Path, passed_over: &mut Vec<String>) -> Result<Vec<PathB
         }
         if host::files::is_picture(&path) && path.is_file() {
             pictures.push(path);
+        } else if host::files::is_picture(&path) && path.is_symlink() && !path.exists() {
+            broken.push(path);
         } else {
             others += 1;
         }
+    }
+    if !broken.is_empty() {
+        broken.sort();
+        passed_over.push(format!("{}: {}", escaped(folder), describe_broken(&broken)));
     }
     if pictures.is_empty() {
         bail!("{}: no picture is directly in this folder ({})", escaped(folder), Format::readable());
@@ -277,6 +289,16 @@ fn pictures_in(folder: &Path, passed_over: &mut Vec<String>) -> Result<Vec<PathB
     }
     pictures.sort();
     Ok(pictures)
+}
+
+/// How many links lead to no file, and the first of them.
+fn describe_broken(links: &[PathBuf]) -> String {
+    const NAMED: usize = 3;
+    let count = links.len();
+    let names: Vec<_> = links.iter().take(NAMED).map(|link| escaped(link).to_string()).collect();
+    let more = if count > NAMED { format!(" and {} more", count - NAMED) } else { String::new() };
+    let (links, lead) = if count == 1 { ("link", "leads") } else { ("links", "lead") };
+    format!("{count} {links} passed over, which {lead} to no file: {}{more}", names.join(", "))
 }
 
 /// Checks that `--quality` has an effect: an output is a JPEG.

@@ -105,7 +105,9 @@ impl<'a> Pictures<'a> {
                 self.progress.say(format_args!("note: {}: {note}", job.name()));
             }
         }
-        let filtered = self.steps.apply(compute, &picture, output);
+        let format = Format::of(&job.output)?;
+        let straight = format.has_straight_alpha();
+        let filtered = self.steps.apply(compute, &picture, output, straight);
         let (filtered, saturation) = filtered.with_context(|| job.name().to_string())?;
         self.saturated.add(job.name(), saturation);
         if let Some((error, other)) = compute.take_loss() {
@@ -124,7 +126,8 @@ impl<'a> Pictures<'a> {
         // Alpha is converted like a colour with `plain` alone. Else it keeps its numbers.
         let of_alpha = if self.args.alpha == Some(Alpha::Plain) { output } else { picture.pixels.pixel_type() };
         let mut filtered = Picture { pixels: filtered, ..picture };
-        if Format::of(&job.output)? == Format::Exr {
+        filtered.metadata.premultiplied &= !straight;
+        if format == Format::Exr {
             filtered.multiply_by_alpha(white(of_alpha));
         }
         Ok(filtered)
@@ -170,10 +173,22 @@ impl<'a> Pictures<'a> {
         bail!("{error} (another extension helps)")
     }
 
-    /// Notes that the result's format makes colours multiplied by alpha, or divided by it.
+    /// Notes that the result's format makes colours multiplied by alpha, or divided by it. Notes that the numbers of
+    /// alpha mean something else in the result's type.
     fn note_alpha(&self, job: &Job, picture: &Picture, format: Format) {
-        let is_straight = picture.content.has_alpha(picture.pixels.channels()) && !picture.metadata.premultiplied;
-        if is_straight && format == Format::Exr {
+        let has_alpha = picture.content.has_alpha(picture.pixels.channels());
+        let (input, output) = (picture.pixels.pixel_type(), self.output_type(&picture.pixels));
+        let keeps_numbers = self.args.alpha != Some(Alpha::Plain) && format != Format::Npy;
+        if has_alpha && keeps_numbers && input != output {
+            let (from, to, name) = (white(input), white(output), output.name());
+            let what = format!(
+                "alpha keeps its numbers, 0 to {from}, but {to} is opaque in {name}: --alpha plain --scale {} converts \
+                 it with the colours",
+                to / from
+            );
+            self.say_once(job, "numbers of alpha", &what);
+        }
+        if has_alpha && !picture.metadata.premultiplied && format == Format::Exr {
             self.say_once(job, "multiplied alpha", "colours are multiplied by alpha, because OpenEXR holds them so");
         }
         if picture.metadata.premultiplied && format.has_straight_alpha() {
@@ -204,13 +219,8 @@ impl<'a> Pictures<'a> {
                 notes.push("its ICC profile is not sRGB's by its name; --linear takes the values as sRGB's".to_owned());
             }
         }
-        let (channels, input, output) = (pixels.channels(), pixels.pixel_type(), self.output_type(pixels));
-        if *content == Content::Array && self.args.alpha.is_some() && matches!(channels, 2 | 4) {
+        if *content == Content::Array && self.args.alpha.is_some() && matches!(pixels.channels(), 2 | 4) {
             notes.push(".npy has no alpha: all channels are filtered alike".to_owned());
-        }
-        let stays = self.args.alpha != Some(Alpha::Plain);
-        if content.has_alpha(channels) && stays && (input, output) == (PixelType::U8, PixelType::U16) {
-            notes.push("alpha keeps its numbers, 0 to 255, which as u16 are nearly transparent".to_owned());
         }
         notes
     }

@@ -136,17 +136,18 @@ impl Tally {
     /// A note on a run of so many pictures, if any saturate.
     pub(super) fn note(&self, pictures: usize) -> Option<String> {
         let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let percent = |part: f64| format!("{:.0} %", 100.0 * part);
-        let Saturation { below, above } = found.most;
+        // The sum is that of the rounded parts, so that the numbers of the note add up.
+        let [below, above] = [found.most.below, found.most.above].map(|part| (100.0 * part).round());
+        let all = below + above;
         let ends: Vec<_> = [(below, "below 0"), (above, "above the type's greatest value")]
             .into_iter()
-            .filter(|(part, _)| *part >= 0.005)
-            .map(|(part, end)| format!("{} {end}", percent(part)))
+            .filter(|(percent, _)| *percent > 0.0)
+            .map(|(percent, end)| format!("{percent} % {end}"))
             .collect();
         let (what, ends) = (&found.name, ends.join(", "));
         let which = match (found.pictures, pictures) {
             (0, _) => return None,
-            (_, 1) => format!("{what}: {} of the result's values saturate ({ends})", percent(found.most.all())),
+            (_, 1) => format!("{what}: {all} % of the result's values saturate ({ends})"),
             (some, _) => format!(
                 "more than 1 % of the values saturate in {some} of {pictures} results (most in that of {what}: {ends})"
             ),

@@ -96,6 +96,19 @@ impl Planes {
     /// 0, the colours become 0.
     fn for_straight_colours(&mut self, pixel: PixelType, convert: impl Fn(f32) -> f32 + Sync) {
         let opaque = white(pixel);
+        self.for_visible_colours(|value, alpha| {
+            let weight = alpha / opaque;
+            convert(value / weight) * weight
+        });
+    }
+
+    /// Divides colours by alpha. `opaque` is the alpha of an opaque pixel.
+    fn divide_by_alpha(&mut self, opaque: f32) {
+        self.for_visible_colours(|value, alpha| value * opaque / alpha);
+    }
+
+    /// Converts each colour with its alpha. Where alpha is 0, the colours become 0.
+    fn for_visible_colours(&mut self, convert: impl Fn(f32, f32) -> f32 + Sync) {
         let channels = self.colours.channels();
         let planar = self.alpha.as_ref().map(Image::values);
         let pixels = self.colours.values_mut().par_chunks_exact_mut(channels);
@@ -107,9 +120,8 @@ impl Planes {
                     (colours, *alpha)
                 }
             };
-            let weight = alpha / opaque;
             for value in colours {
-                *value = if weight <= 0.0 { 0.0 } else { convert(*value / weight) * weight };
+                *value = if alpha <= 0.0 { 0.0 } else { convert(*value, alpha) };
             }
         });
     }
@@ -165,14 +177,16 @@ impl Steps {
         if many { 3 * size_of::<f32>() as u64 } else { 0 }
     }
 
-    /// A picture's values after all steps, and how many of them saturated.
+    /// A picture's values after all steps, and how many of them saturated. If `straight`, colours that are multiplied
+    /// by alpha are divided by it at the end.
     pub(super) fn apply(
         &self,
         compute: &mut Compute<'_>,
         picture: &Picture,
         output: PixelType,
+        straight: bool,
     ) -> host::Result<(AnyImage, Saturation)> {
-        each_type!(&picture.pixels, image => self.apply_to(compute, image, picture, output))
+        each_type!(&picture.pixels, image => self.apply_to(compute, image, picture, output, straight))
     }
 
     fn apply_to<T: Pixel>(
@@ -181,9 +195,10 @@ impl Steps {
         image: &Image<T>,
         picture: &Picture,
         output: PixelType,
+        straight: bool,
     ) -> host::Result<(AnyImage, Saturation)> {
         for_pixel_type!(output, U => {
-            let (image, saturation) = self.convert::<T, U>(compute, image, picture)?;
+            let (image, saturation) = self.convert::<T, U>(compute, image, picture, straight)?;
             Ok((image.into(), saturation))
         })
     }
@@ -193,6 +208,7 @@ impl Steps {
         compute: &mut Compute<'_>,
         image: &Image<T>,
         picture: &Picture,
+        straight: bool,
     ) -> host::Result<(Image<U>, Saturation)> {
         let content = picture.content;
         let has_alpha = content.has_alpha(image.channels());
@@ -200,9 +216,11 @@ impl Steps {
         let planar_alpha = has_alpha && self.steps.iter().any(|step| step.alpha != Alpha::Plain);
         let linear = self.linear && content != Content::LinearLight;
         let opaque = planar_alpha && alpha::is_opaque(image);
+        let divides = straight && premultiplied;
         if let [step] = self.steps.as_slice()
             && step.kind == Kind::Convolve
             && !linear
+            && (!divides || opaque)
             && (!planar_alpha || opaque || step.alpha == Alpha::Keep)
         {
             return self.direct(compute, image, planar_alpha);
@@ -239,6 +257,10 @@ impl Steps {
             } else {
                 light::encode_image(&mut planes.colours, coloured, T::TYPE);
             }
+        }
+        if divides {
+            // Alpha keeps its numbers, unless it is converted like a colour.
+            planes.divide_by_alpha(white(if planar_alpha { T::TYPE } else { U::TYPE }));
         }
         join(&planes)
     }
