@@ -6,7 +6,7 @@ from pathlib import Path
 
 from svg import Drawing
 
-REPORTS = Path(__file__).resolve().parent.parent / "measurements/h100"
+REPORTS = Path(__file__).resolve().parent.parent / "measurements/h200"
 SIZE = 8192
 
 
@@ -35,7 +35,7 @@ def _peers():
 
 
 def time_against_mask():
-    """Kernel times on an H100 for 8192 x 8192 `f32`, the figures of docs/measurements/h100.md."""
+    """Kernel times on an H200 for 8192 x 8192 `f32`, the figures of docs/measurements/h200.md."""
     times, rooflines = _ours("f32-8192.json", "f32-large-8192.json")
     separable, _ = _ours("separable-8192.json")
     peers = _peers()
@@ -53,8 +53,8 @@ def time_against_mask():
         ("separable, bounded", separable, "green", None),
         ("roofline of dense", roofline, "ink", "1 3"),
     ]
-    d = Drawing("Kernel time against the side of the mask on an H100, 8192 x 8192 pixels of f32", 432)
-    d.text(12, 20, "H100, 8192 x 8192, f32, one channel: kernel time", bold=True)
+    d = Drawing("Kernel time against the side of the mask on an H200, 8192 x 8192 pixels of f32", 432)
+    d.text(12, 20, "H200, 8192 x 8192, f32, one channel: kernel time", bold=True)
     left, right, top, bottom = 52, 388, 36, 300
     first, last = log10(2.7), log10(140)
     low, high = 2.0, log10(150000)

@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "9ab05e7e713951a8a270efaecfab32a6df148d168427bca69be971e55e443835";
+pub const SOURCE_HASH: &str = "5dfc3730cde162bd5af8a39db38d96d8a9108239517cd629842351d6dddebc63";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

@@ -29,6 +29,7 @@
 //! | [`fft::tile`] | large masks: Fourier transforms of tiles, with a proof for each result |
 //! | [`fft::passes`] | larger masks: tiles of 1024×1024 pixels, transformed by three kernels in turn |
 //! | [`tensor_core_u8`] | bytes in the tensor cores, with bit-exact results |
+//! | [`tensor_core_u8::separable`] | the same for separable masks: products of rows feed those of columns |
 //! | [`separable::ring`] | separable masks: a row pass and a column pass over a ring of filtered rows |
 //! | [`separable::block_tile`] | the same with 16 rows at a time, pipelined: copies, row pass and column pass overlap |
 //! | [`separable::interleaved`] | the same for bytes and interleaved channels |

@@ -72,7 +72,7 @@ const ASSEMBLE_LIMIT: Duration = Duration::from_secs(300);
 /// The kernels of `separable_tensor_core` need fewer registers than they may have. But products of matrices take them
 /// in aligned groups of two and four. On an H100, a kernel for four channels and 63 x 63 that computes two channels at
 /// a time spills nothing, and takes 8 % longer.
-const SPILLING: [(&str, u32); 9] = [
+const SPILLING: [(&str, u32); 21] = [
     // One register, on compute capability 7.5 and 8.0 alone.
     ("proven_planes_u16_c4", 8),
     // On compute capability 12.0 alone. Without it the kernel takes 4 % longer on an H100.
@@ -82,6 +82,19 @@ const SPILLING: [(&str, u32); 9] = [
     ("separable_tensor_core_f32_c4_blocks_13", 32),
     ("separable_tensor_core_f32_c4_blocks_17", 64),
     ("separable_tensor_core_f32_c4_blocks_9", 80),
+    // Four blocks of a multiprocessor leave 128 registers, and the matrices of both factors take 48.
+    ("separable_tensor_core_u8_u8_c1_21x21", 64),
+    ("separable_tensor_core_u8_u8_c1_25x25", 64),
+    ("separable_tensor_core_u8_u8_c1_31x31", 64),
+    ("separable_tensor_core_u8_u8_c1_33x33", 64),
+    ("separable_tensor_core_u8_u8_c3_21x21", 64),
+    ("separable_tensor_core_u8_u8_c3_25x25", 64),
+    ("separable_tensor_core_u8_u8_c3_31x31", 64),
+    ("separable_tensor_core_u8_u8_c3_33x33", 64),
+    ("separable_tensor_core_u8_u8_c4_21x21", 64),
+    ("separable_tensor_core_u8_u8_c4_25x25", 64),
+    ("separable_tensor_core_u8_u8_c4_31x31", 64),
+    ("separable_tensor_core_u8_u8_c4_33x33", 64),
     // Two registers, on compute capability 7.5 and 8.0 alone.
     ("sliding_window_planar_u16_c4_13x13", 8),
     // Two registers, on compute capability 8.0 and 12.0 alone. With three blocks it takes 9 % longer on an H200.

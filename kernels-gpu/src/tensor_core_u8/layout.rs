@@ -140,7 +140,7 @@ impl Layout {
     /// Of the two, one begins with the first row of the pair or the four, the other with the row above it. The heights
     /// of masks with pairs or fours are odd, so the last row has its place in both.
     ///
-    /// Separable masks have a matrix for each digit and chunk: those of the row factor, then those of the column factor.
+    /// Separable masks have a matrix for each digit and chunk: those of the row factor, then those of the column.
     #[inline(always)]
     #[must_use]
     pub const fn matrices(&self, mask_height: u32) -> u32 {
@@ -245,7 +245,7 @@ pub enum Factor {
 
 /// Bytes of a slab of the image's rows.
 ///
-/// With separable masks, lanes read rows of two slabs at a time. Slabs are an odd number of 64 bytes apart, so that these
+/// With separable masks, lanes read rows of two slabs at a time. Slabs are an odd number of 64 bytes apart. So these
 /// rows lie in different banks.
 #[inline(always)]
 pub(super) const fn slab_bytes(layout: &Layout, mask_height: u32) -> u32 {

@@ -10,8 +10,8 @@
 //! sum of  (p2 * h2) << 16  +  (p1 * h2 + p2 * h1) << 8  +  (p0 * h2 + p1 * h1 + p2 * h0)
 //! ```
 //! is the pixel in units of `2^-24`. The host's radius counts what that leaves out: the lowest byte of filtered values,
-//! the other products of digits, and the truncation of the factors. The upper byte of the sum is the result, so the host
-//! refuses masks whose results may leave 0 to 255.
+//! the other products of digits, and the truncation of the factors. The upper byte of the sum is the result. So the
+//! host refuses masks whose results may leave 0 to 255.
 //!
 //! # Matrix products
 //! [`mma_m16n8k32_s8u8`] has the mask on the left: a Toeplitz matrix, each row of which holds the factor, one place
@@ -26,8 +26,10 @@
 //! empty. A chunk takes 3 products for 128 filtered values, and 6 for 128 results.
 //!
 //! # Cost
-//! No part of the device is busy all the time. With 31 x 31 on an H200 shared memory is busy in 48 % of the cycles, a
-//! scheduler issues in 47 %, and the tensor cores work in 22 %. A quarter fewer instructions did not change the time.
+//! 16 columns in 64 rows take 78 matrix products and some 430 instructions of a warp, with masks of more than 17 rows
+//! 168 and 670. With 31 x 31 about 1 % of the pixels are uncertain and take 961 products each.
+//!
+//! H200, 2026-11-30, 8192 x 8192, one channel: 93 µs with 13 x 13, 34 % of the roofline.
 
 use cuda_std::bytes::{byte_perm, with_at_least};
 use cuda_std::mma::mma_m16n8k32_s8u8;
@@ -149,7 +151,7 @@ impl<const CHANNELS: u32, const SIDE: u32> SeparableProducts<CHANNELS, SIDE> {
         unsafe { self.lists.push(Self::PLANAR, uncertain) };
     }
 
-    /// Computes [16 columns of a channel in 64 rows](Part), and returns a bit for each result of the lane: whether it is
+    /// Computes [16 columns of a channel in 64 rows](Part). Returns a bit for each result of the lane: whether it is
     /// certain.
     ///
     /// # Safety

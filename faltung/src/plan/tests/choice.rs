@@ -238,7 +238,7 @@ fn the_accuracy_limits_what_auto_takes() {
         assert_eq!(plan(accuracy, PixelType::F32), (Variant::SeparableBlockTile, Bounded));
     }
     for accuracy in [Exact, Bounded] {
-        assert_eq!(plan(accuracy, PixelType::U8), (Variant::SeparableU8, Exact));
+        assert_eq!(plan(accuracy, PixelType::U8), (Variant::SeparableTensorCoreU8, Exact));
         assert_eq!(plan(accuracy, PixelType::U16), (Variant::SlidingWindow, Exact));
     }
     assert_eq!(plan(Normwise, PixelType::U16), (Variant::SeparableBlockTile, Bounded));

@@ -154,7 +154,7 @@ pub(super) fn wide_values(seed: u64) -> Vec<Case> {
 /// Cases for bytes in the tensor cores, which compute 64 rows of 128 values at a time.
 ///
 /// The masks are those that there are kernels for, and others. The scale spreads the results over the range of bytes
-/// and leaves few of them uncertain. Separable masks have no negative coefficients, and results that stay in that range.
+/// and leaves few of them uncertain. Separable masks have no negative coefficients. Their results stay in that range.
 pub(super) fn tensor_bytes(seed: u64) -> Vec<Case> {
     /// Columns and rows of a mask, whether it is separable, and channels.
     type Kind = ((usize, usize), bool, usize);
