@@ -370,7 +370,7 @@ fn names_of_outputs() {
     fails(&["a.png", "./a.png", "-o", "{stem}-b.png", "--identity"], 2, &["have one output"]);
     fails(&["a.png", "a.png", "-o", "out/", "--identity"], 2, &["have one output, out/a.png"]);
     fails(&["a.png", "-o", "g.npy/", "--identity"], 2, &["g.npy/: can't be made"]);
-    let message = "g.npy/deeper: can't be made: g.npy is no folder";
+    let message = "g.npy/deeper: can't be made: g.npy is not a folder";
     fails(&["a.png", "-o", "g.npy/deeper/{stem}.png", "--identity"], 2, &[message]);
     // One result must not replace what is still to be read.
     let place = Place::new();

@@ -20,15 +20,18 @@ const MOST: f64 = (127 * 65_536 + 127 * 256 + 127) as f64;
 /// Let `w` be the coefficients, `p` any window of bytes, and `d = scale * w * 2^48 - column * row` what the numbers
 /// leave out. The kernel has `S`, the sum of `row * p` in a row of the window, exact. It keeps `h`, the integer below
 /// `S * 2^-8`, as bytes `h0` (the lowest), `h1` and `h2`. Let `c0`, `c1` and `c2` be the digits of `column`. Of their
-/// product it leaves out `c0 * h1`, `c1 * h0` and `c0 * h0`. So its sum `T`, in units of `2^-24`, differs from the sum
-/// of `w * p` by
-/// 1. the sum of `d * p`, as in [`FixedPoint`](super::FixedPoint);
+/// product it leaves out `c0 * h1`, `c1 * h0` and `c0 * h0`. The contract names `v`, as in
+/// [`FixedPoint`](super::FixedPoint). Then `v - offset` differs from the sum `T` of the kept products, both in units of
+/// `2^-24`, by
+/// 1. the sum of `d * p`;
 /// 2. less than a unit of `h` in each row, times `column`;
-/// 3. the products that are left out. Each lies between 255 times the negative and 255 times the positive digits;
+/// 3. the products that are left out. Their sum lies between 255 times the negative and 255 times the positive digits,
+///    each times its place;
 /// 4. the rounding errors of the contract's own steps: `DirectSum` bounds them;
 /// 5. the rounding of the bias, which has the middles of 1, 2 and 3.
 ///
-/// The upper byte of `T` is the result, so no sum may leave `0..2^32`.
+/// The kernel adds the bias to `T`: the offset, those middles, the half for rounding, and the radius. The upper byte of
+/// that sum is the result. So the sum must not leave `0..2^32`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SeparableFixedPoint {
     row: Vec<i32>,
@@ -45,7 +48,9 @@ fn signed_sums(values: impl Iterator<Item = f64>) -> (f64, f64) {
 }
 
 impl SeparableFixedPoint {
-    /// None if the mask has negative coefficients, if a sum could leave the range, or if no sum would be certain.
+    /// None if no sum would be certain, or if a result could leave 0 to 255: a coefficient or the scale is negative, or
+    /// the sums are too large. Also if half of the column's weight is in one coefficient, which does not fit three
+    /// digits then. A Gaussian of sigma 0.8 is such a mask.
     pub(super) fn of(problem: &Problem, factors: &Factors) -> Option<Self> {
         let direct = DirectSum::of(problem)?;
         let (scale, offset) = problem.scale_and_offset();
@@ -58,7 +63,7 @@ impl SeparableFixedPoint {
         let magnitudes = |factor: &[f32]| factor.iter().map(|&value| f64::from(value.abs())).collect::<Vec<_>>();
         let (row, column) = (magnitudes(factors.row()), magnitudes(factors.column()));
         let largest = row.iter().copied().fold(0.0, f64::max);
-        // Sums of rows use the 32 bits, after all roundings.
+        // Filtered rows use all 32 bits. The subtrahend leaves room for the rounding of the factors.
         let one = f64::min((power(32) - 255.0 * row.len() as f64) / (255.0 * row.iter().sum::<f64>()), MOST / largest);
         let fitted = |factor: &[f64], one: f64| -> Option<Vec<i32>> {
             let fitted = factor.iter().map(|value| (value * one).round());
@@ -82,18 +87,19 @@ impl SeparableFixedPoint {
         let spread = 127.5 * ((positive - negative) * power(-24) + low_positive - low_negative);
         let wanted = offset * power(24) + middle;
         let bias = wanted.round();
-        // The differences above are exact to within 2^-4.
         let radius = ABOVE * (spread + of_rows + direct.error() * power(24) + (wanted - bias).abs());
-        let radius = (radius + power(-10)).ceil();
+        // Products of the mask are below 2^49, so each difference above is exact to within 2^-5.
+        let radius = (radius + power(-9)).ceil();
         let brightest = 255.0 * scale * coefficients.iter().map(|&coefficient| f64::from(coefficient)).sum::<f64>();
         let most = ABOVE * (brightest + offset) * power(24) + power(23) + 2.0 * radius;
         if radius >= power(23) || most >= power(32) {
             return None;
         }
-        // Multiples of a unit are half-way between two integers in some cases.
+        // If the ordered sum rounds nothing, results are multiples of a unit. Some lie half-way between two integers.
         let half_way = direct.exact_unit().map_or(0.0, |unit| unit * scale);
         let half_way = if half_way < 1.0 { half_way } else { 0.0 };
         let uncertain = f64::max(2.0 * radius * power(-24), half_way) as f32;
+        // The bias is not negative: the offset is at least -1/2, and the radius at least minus the middle.
         Some(Self { row, column, bias: (bias + power(23) + radius) as u32, radius: radius as u32, uncertain })
     }
 
@@ -207,7 +213,8 @@ mod tests {
         all
     }
 
-    /// For each problem and window: the fixed point, the kernel's byte if it is certain, and the right byte.
+    /// Calls `judge` with the fixed point of each problem, the problem, and each of its windows. Returns the number of
+    /// problems.
     fn judged(random: &mut fastrand::Rng, mut judge: impl FnMut(&SeparableFixedPoint, &Problem, &[u8])) -> usize {
         let mut problems_with_fixed_point = 0;
         for problem in problems(random) {
@@ -238,7 +245,7 @@ mod tests {
         assert!(wrong_without > 20, "{wrong_without} wrong with a radius of 0");
     }
 
-    /// A Gaussian leaves less than a per cent uncertain.
+    /// A Gaussian leaves about a per cent uncertain, or less.
     #[test]
     fn few_results_are_uncertain() {
         for (length, most) in [(13_usize, 0.003), (17, 0.004), (33, 0.012)] {
@@ -272,7 +279,7 @@ mod tests {
 
     #[test]
     fn digits_make_the_number() {
-        for number in [0, 1, 127, 128, 255, 256, 32_767, 32_768, 8_388_608 - 32_897, 5_000_000] {
+        for number in [0, 1, 127, 128, 255, 256, 32_767, 32_768, MOST as i32, 5_000_000] {
             let [low, middle, high] = digits(number).map(i32::from);
             assert_eq!(low + 256 * middle + 65_536 * high, number);
         }

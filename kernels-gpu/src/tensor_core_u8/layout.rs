@@ -245,8 +245,8 @@ pub enum Factor {
 
 /// Bytes of a slab of the image's rows.
 ///
-/// With separable masks, lanes read rows of two slabs at a time. Slabs are an odd number of 64 bytes apart. So these
-/// rows lie in different banks.
+/// With separable masks, lanes read rows of two slabs at a time. Slabs begin an odd multiple of 64 bytes apart. So
+/// these rows lie in different banks.
 #[inline(always)]
 pub(super) const fn slab_bytes(layout: &Layout, mask_height: u32) -> u32 {
     let bytes = (ROWS + layout.rows(mask_height) - 1).div_ceil(SLABS) * layout.pitch;
@@ -285,3 +285,5 @@ pub(super) const fn shared_bytes_of(layout: &Layout, (mask_width, mask_height): 
 const _: () = assert!(WARPS == SLABS && mask_rows(1, 31) == SLABS && mask_rows(3, 31).is_multiple_of(SLABS));
 // Until the list is written, its memory holds four words of flags for each lane.
 const _: () = assert!(4 * 32 * 4 <= 2 * list_capacity(3) && list_capacity(3) <= list_capacity(4));
+// With one channel and separable masks it is two words.
+const _: () = assert!(2 * 32 * 4 <= 2 * list_capacity(1));

@@ -9,25 +9,25 @@
 //! ```text
 //! sum of  (p2 * h2) << 16  +  (p1 * h2 + p2 * h1) << 8  +  (p0 * h2 + p1 * h1 + p2 * h0)
 //! ```
-//! is the pixel in units of `2^-24`. The host's radius counts what that leaves out: the lowest byte of filtered values,
-//! the other products of digits, and the truncation of the factors. The upper byte of the sum is the result. So the
-//! host refuses masks whose results may leave 0 to 255.
+//! plus a bias is the pixel in units of `2^-24`. The host's radius counts what that leaves out: the lowest byte of
+//! filtered values, the other products of digits, and the rounding of the factors. It also counts the roundings of the
+//! ordered sum. The upper byte is the result. So the host refuses masks whose results may leave 0 to 255.
 //!
 //! # Matrix products
-//! [`mma_m16n8k32_s8u8`] has the mask on the left: a Toeplitz matrix, each row of which holds the factor, one place
-//! further right from row to row. Let `g = lane / 4` and `t = lane % 4`.
+//! In [`mma_m16n8k32_s8u8`] the mask is the left matrix. It is a Toeplitz matrix: each row has the factor one column
+//! further right than the row above. Let `g = lane / 4` and `t = lane % 4`.
 //! 1. To filter rows, the right matrix has 32 bytes of 8 rows of the image, and the product has 16 columns of outputs.
-//!    A lane has the columns `g` and `g + 8`, in two of these rows. The rows are chosen such that the lane has rows
-//!    `4 t` to `4 t + 3` after two products: that makes a word of each of the three bytes, for each column.
+//!    A lane has the columns `g` and `g + 8`, in two of these rows. The rows are chosen so that two products give
+//!    a lane the rows `4 t` to `4 t + 3`. Then each of the three bytes fills one word for each column.
 //! 2. These words are the right matrix of the products that filter columns: 32 filtered rows of 8 columns. The product
 //!    has 16 rows of outputs. So filtered rows never leave the registers.
 //!
-//! Masks of up to 17 x 17 take one *chunk* of 32 bytes in each direction, larger ones two, of which the second is half
-//! empty. A chunk takes 3 products for 128 filtered values, and 6 for 128 results.
+//! Masks up to 17 x 17 take one *chunk* of 32 bytes in each direction. Larger masks take two. Half of the second is
+//! zeros. A chunk takes 3 matrix products for 128 filtered values, and 6 for 128 results.
 //!
 //! # Cost
 //! 16 columns in 64 rows take 78 matrix products and some 430 instructions of a warp, with masks of more than 17 rows
-//! 168 and 670. With 31 x 31 about 1 % of the pixels are uncertain and take 961 products each.
+//! 168 and 670. With 31 x 31 about 1 % of the pixels are uncertain. Each takes 961 multiply-adds.
 //!
 //! H200, 2026-11-30, 8192 x 8192, one channel: 93 µs with 13 x 13, 34 % of the roofline.
 
@@ -54,7 +54,7 @@ const GROUPS: usize = (ROWS / GROUP) as usize;
 
 /// The row of a group that is row `row` of a matrix product.
 ///
-/// Two rows of a lane lie in slabs of the results that are two slabs apart.
+/// The two rows that a product gives a lane, `g` and `g + 8`, lie two slabs apart.
 pub(super) const fn place_of_row(row: u32) -> u32 {
     row % 4 * SLABS + row / 4
 }
@@ -82,7 +82,7 @@ struct Part<'a> {
     to: Shared<u8>,
     /// The lane's fragments of all matrices.
     matrices: &'a [[u32; 4]; MAX_REGISTER_MATRICES],
-    /// The filtered rows that the next group of outputs reads, from its first one on.
+    /// The filtered groups that the next group of outputs reads, its own first.
     filtered: [Filtered; 3],
     /// See [`SeparableProducts::part`].
     certain: u32,
@@ -296,7 +296,7 @@ crate::registry::instances! {
 /// See [`Spec`].
 pub const SPEC: Spec = Spec {
     name: "separable_tensor_core_u8",
-    summary: "separable masks on bytes in the integer tensor cores; what fixed point leaves uncertain again in order",
+    summary: "separable masks on bytes in the tensor cores; uncertain results are recomputed in order",
     reason: "a separable mask on bytes in the tensor cores",
     accuracy: Accuracy::Exact,
     mask_memory: MaskMemory::Global,
@@ -325,7 +325,7 @@ pub const SPEC: Spec = Spec {
     shared_bytes: |entry, mask| {
         shared_bytes_of(&Layout::separable(entry.channels, entry.side(), 0), mask, entry.side())
     },
-    // Shared memory holds this many blocks.
+    // Shared memory holds this many blocks. Smaller masks need fewer registers.
     launch_bounds: |entry| if entry.side() > 17 { Some((BLOCK.0, 4)) } else { None },
     convergent: |entry| {
         let layout = Layout::separable(entry.channels, entry.side(), 0);

@@ -8,8 +8,8 @@ use crate::common::warp_sum::sum_of_lanes;
 
 /// A bit for each result of a lane: whether it is uncertain. The last result is the lowest bit.
 ///
-/// A word has two channels of 8 columns if they are planar, otherwise 16 columns. With separable masks a word has 16
-/// columns of a channel.
+/// One channel, or interleaved channels: a word has 16 columns. Planar channels: a word has 8 columns of two channels.
+/// With separable masks a word has 16 columns of one channel.
 pub(super) type UncertainBits = [u32; 4];
 
 /// A list of uncertain results for each warp, and its length, which may exceed the list's capacity.

@@ -105,7 +105,7 @@ pub(super) fn inputs(inputs: &[PathBuf], output: &Path, pixel: Option<PixelType>
 }
 
 /// Checks that results can be written in the folder that `output` names. If it is missing, the folder in which it will
-/// be made is checked: without a result, none is made.
+/// be made is checked: the folder is made only with the first result.
 pub(super) fn prepare(output: &Path) -> Result<()> {
     let folder = match Target::of(output)? {
         Target::File => return Ok(host::files::check_writable(output, OverwritePolicy::Replace)?),
@@ -118,7 +118,7 @@ pub(super) fn prepare(output: &Path) -> Result<()> {
     // Without the separator at its end, a file is found by the name of the folder.
     let mut there = folder.components().as_path().ancestors().filter(|path| path.symlink_metadata().is_ok());
     let there = there.next().unwrap_or(Path::new("."));
-    ensure!(there.is_dir(), "{}: can't be made: {} is no folder", escaped(folder), escaped(there));
+    ensure!(there.is_dir(), "{}: can't be made: {} is not a folder", escaped(folder), escaped(there));
     Ok(host::files::check_folder(there)?)
 }
 
