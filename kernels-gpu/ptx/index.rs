@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "5dfc3730cde162bd5af8a39db38d96d8a9108239517cd629842351d6dddebc63";
+pub const SOURCE_HASH: &str = "d80ad09f7db08f2782243770424f74146d8df482d94d79d0f667877003b7d06e";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[
