@@ -36,7 +36,7 @@ fn bytes_have_the_bits_of_ordered_sums() {
     for (number, one) in entries().cycle().take(90).enumerate() {
         let (channels, side) = (one.channels as usize, one.side() as usize);
         let (columns, rows) =
-            if number % 3 == 0 { (side, side) } else { (random.usize(6..=side), random.usize(6..=side)) };
+            if number.is_multiple_of(3) { (side, side) } else { (random.usize(6..=side), random.usize(6..=side)) };
         let mask = separable(columns, rows, true, &mut random);
         let filter = Filter::new(mask).border(BORDERS[random.usize(..6)]);
         // The output must be in the middle column of the square, with room on both sides.
@@ -71,7 +71,7 @@ fn extremes_have_the_bits_of_ordered_sums() {
             for kind in 0..3 {
                 let pixel = |i: usize| match kind {
                     0 => 255,
-                    1 => 255 * u16::from(i / 40 % 2 == 0),
+                    1 => 255 * u16::from((i / 40).is_multiple_of(2)),
                     _ => 0,
                 };
                 let source = bytes(BYTES, (0..problem.values()).map(pixel));
