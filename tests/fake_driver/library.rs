@@ -107,7 +107,8 @@ fn every_variant() -> Result<(), Failed> {
         let device = Device::cuda(0)?;
         let column = [1.0_f32, 2.0, 4.0, 2.0, 0.5];
         let mask = column.iter().flat_map(|a| column.map(|b| a * b)).collect();
-        let filter = Filter::new(Mask::new(5, 5, mask)?).border(Border::Mirror);
+        // The scale leaves results of bytes in their range, as some kernels require. It rounds nothing.
+        let filter = Filter::new(Mask::new(5, 5, mask)?).scale(1.0 / 128.0).border(Border::Mirror);
         let mut ran = 0;
         for variant in Variant::ALL {
             let (bytes, floats) = (image::<u8>(70, 41), image::<f32>(70, 41));
