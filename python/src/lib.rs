@@ -33,6 +33,7 @@ mod native {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         crate::forks::count()?;
+        crate::opencv::initialize();
         super::device::register(module)?;
         module.add("LARGE", crate::result_memory::LARGE)?;
         module.add("MODES", crate::ndimage::modes(module.py())?)?;

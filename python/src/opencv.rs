@@ -54,6 +54,14 @@ fn known() -> &'static Known {
 
 static CPU: LazyLock<Device> = LazyLock::new(Device::cpu);
 
+/// Initializes what the first call would initialize without the GIL. A child that is forked in that moment would wait
+/// for it forever.
+pub(crate) fn initialize() {
+    LazyLock::force(&CPU);
+    // A wrong value of FALTUNG_CPU is an error of the first call.
+    let _ = faltung::cpu_instruction_set();
+}
+
 /// What a call from Python asks for, the key of a prepared filter.
 #[derive(Clone)]
 struct Request {
