@@ -150,6 +150,12 @@ impl DirectSum {
         self.unit
     }
 
+    /// The part of the results that lie half-way between two integers, if the ordered sum rounds nothing. All results
+    /// are multiples of a unit then: of multiples of 1/4, for example, every fourth is half-way.
+    pub(super) fn half_way_part(&self) -> f64 {
+        self.unit.map(|unit| unit * self.scale).filter(|&unit| unit < 1.0).unwrap_or(0.0)
+    }
+
     /// The same with errors of 0, to see that wrong results are noticed.
     #[cfg(test)]
     pub(crate) fn without_errors(self) -> Self {

@@ -85,10 +85,7 @@ impl ProvenSums {
             uncertain += (above - below) / all * (2.0 * (constant + factor * below)).min(1.0);
             above = below;
         }
-        // Sums without roundings are multiples of a unit, so that some results are half-way between two integers.
-        let half_way = integers.direct.exact_unit().map_or(0.0, |unit| unit * scale);
-        let half_way = if half_way < 1.0 { half_way } else { 0.0 };
-        let uncertain = uncertain.max((2.0 * constant).min(1.0)) + half_way;
+        let uncertain = uncertain.max((2.0 * constant).min(1.0)) + integers.direct.half_way_part();
         // NaN is not small.
         let is_small = uncertain <= MOST_UNCERTAIN;
         if !is_small {

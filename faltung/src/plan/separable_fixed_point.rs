@@ -95,10 +95,7 @@ impl SeparableFixedPoint {
         if radius >= power(23) || most >= power(32) {
             return None;
         }
-        // If the ordered sum rounds nothing, results are multiples of a unit. Some lie half-way between two integers.
-        let half_way = direct.exact_unit().map_or(0.0, |unit| unit * scale);
-        let half_way = if half_way < 1.0 { half_way } else { 0.0 };
-        let uncertain = f64::max(2.0 * radius * power(-24), half_way) as f32;
+        let uncertain = f64::max(2.0 * radius * power(-24), direct.half_way_part()) as f32;
         // The bias is not negative: the offset is at least -1/2, and the radius at least minus the middle.
         Some(Self { row, column, bias: (bias + power(23) + radius) as u32, radius: radius as u32, uncertain })
     }
