@@ -7,7 +7,7 @@ pub const ARCH: &str = "sm_70";
 pub const RUSTC: &str = "1.95.0";
 
 /// The hash of the sources, the compiler's version and its flags.
-pub const SOURCE_HASH: &str = "d80ad09f7db08f2782243770424f74146d8df482d94d79d0f667877003b7d06e";
+pub const SOURCE_HASH: &str = "a949c39d640b18dfee398db3def880f22c47cdf84713da4d0b4e7d64bc9331a1";
 
 /// All modules, sorted by name.
 pub static MODULES: &[Module] = &[

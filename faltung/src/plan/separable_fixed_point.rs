@@ -1,15 +1,12 @@
 //! A separable mask in fixed point, as the tensor cores take it, and how far its sums can be from the direct ones.
 
-use kernels_gpu::tensor_core_u8::separable::DIGITS;
+use kernels_gpu::tensor_core_u8::separable::{DIGITS, FRACTION_BITS};
 use kernels_gpu::tensor_core_u8::{Factor, Layout};
 
 use super::Factors;
 use super::direct_sum::{ABOVE, DirectSum, power};
 use super::fixed_point::Square;
 use crate::Problem;
-
-/// Fraction bits of the sums. The byte above them is the result.
-const SHIFT: u32 = 24;
 
 /// The largest magnitude of a number: three signed digits of 8 bits.
 const MOST: f64 = (127 * 65_536 + 127 * 256 + 127) as f64;
@@ -107,14 +104,14 @@ impl SeparableFixedPoint {
 
     /// Where a fraction of 32 bits is below this, the pixel is uncertain.
     fn limit(&self) -> u32 {
-        (2 * self.radius + 1) << (32 - SHIFT)
+        (2 * self.radius + 1) << (32 - FRACTION_BITS)
     }
 
     /// What the kernel for masks of `side` x `side` reads, as `f32`s with these bits.
     pub(super) fn words(&self, problem: &Problem, side: u32) -> Vec<f32> {
         let square = Square::around(problem, side);
         let layout = Layout::separable(problem.format().channels as u32, side, square.origin_x);
-        let numbers = [SHIFT, self.bias, self.limit()];
+        let numbers = [FRACTION_BITS, self.bias, self.limit()];
         let size = (square.width, square.height);
         square.words(problem, numbers, layout.matrices(side), |matrix, lane, place| {
             let Some((factor, index, digit)) = layout.factor_element(size, matrix, lane, place) else { return 0 };
@@ -143,7 +140,7 @@ impl SeparableFixedPoint {
             let products = [(c2 * h2) << 16, (c1 * h2 + c2 * h1) << 8, c0 * h2 + c1 * h1 + c2 * h0];
             sum = products.into_iter().fold(sum, |sum, product| sum.wrapping_add(product as u32));
         }
-        (sum << (32 - SHIFT) >= self.limit()).then_some((sum >> SHIFT) as u8)
+        (sum << (32 - FRACTION_BITS) >= self.limit()).then_some((sum >> FRACTION_BITS) as u8)
     }
 }
 

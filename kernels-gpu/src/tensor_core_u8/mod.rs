@@ -115,6 +115,15 @@ pub const ROWS: u32 = 64;
 /// The largest fraction of uncertain pixels with which the kernel is used.
 pub const MAX_UNCERTAIN_FRACTION: f32 = 0.1;
 
+/// The requirement of the kernels here. `expected` is the fraction of pixels that will be uncertain.
+fn few_uncertain(expected: f32) -> Result<(), Ineligible> {
+    if expected <= MAX_UNCERTAIN_FRACTION {
+        return Ok(());
+    }
+    let property = "fraction of the results that fixed point does not decide";
+    Err(Ineligible::Range { property, required: (0.0, MAX_UNCERTAIN_FRACTION), found: (expected, expected) })
+}
+
 /// Values of a row that a block computes, for masks of side `side`, or any if it is 0.
 #[must_use]
 pub const fn outputs(channels: u32, side: u32) -> u32 {
@@ -428,14 +437,7 @@ pub const SPEC: Spec = Spec {
     mask_class: None,
     results: |_| &[PixelType::U8],
     border_is_pixel: |_| true,
-    requirement: |request| {
-        if request.uncertain > MAX_UNCERTAIN_FRACTION {
-            let property = "fraction of the results that fixed point does not decide";
-            let (required, found) = ((0.0, MAX_UNCERTAIN_FRACTION), (request.uncertain, request.uncertain));
-            return Err(Ineligible::Range { property, required, found });
-        }
-        Ok(())
-    },
+    requirement: |request| few_uncertain(request.uncertain),
     uses_fp32_units: false,
     grid: Grid::Partition(RowPartition {
         least_rows: |_, _| ROWS,

@@ -39,14 +39,16 @@ use super::layout::shared_bytes_of;
 use super::store::result_offset;
 use super::uncertain::UncertainList;
 use super::{
-    BLOCK, Layout, MAX_REGISTER_MATRICES, MAX_UNCERTAIN_FRACTION, MMA_K, MMA_N, ROWS, SLABS, convergent_of, outputs,
+    BLOCK, Layout, MAX_REGISTER_MATRICES, MMA_K, MMA_N, ROWS, SLABS, convergent_of, few_uncertain, outputs,
     planar_channels, result_pitch, tensor_core_u8, this_thread, warp_columns,
 };
 use crate::abi::pixel::PixelType;
-use crate::registry::{Accuracy, Grid, Ineligible, MaskForm, MaskMemory, Occupancy, RowPartition, Spec};
+use crate::registry::{Accuracy, Grid, MaskForm, MaskMemory, Occupancy, RowPartition, Spec};
 
 /// Bytes of an integer of a factor.
 pub const DIGITS: u32 = 3;
+/// Fraction bits of a sum. The byte above them is the result.
+pub const FRACTION_BITS: u32 = 24;
 /// Rows, or columns, of a matrix product's outputs.
 pub(super) const GROUP: u32 = 16;
 /// Groups of rows of outputs in a step.
@@ -123,7 +125,7 @@ impl<const CHANNELS: u32, const SIDE: u32> SeparableProducts<CHANNELS, SIDE> {
         let flags = self.lists.flags(Self::PLANAR, warp, lane);
         // The rows of a tile are 4 (g / 2) + g % 2, and those of the other tile two rows further down.
         let from = group % 2 * self.slab + group / 2 * self.layout.pitch + self.layout.first + first + 4 * member;
-        let to = result_offset(Self::PLANAR, group % 4 * SLABS + group / 4, Self::PLANAR * (first + 2 * member));
+        let to = result_offset(Self::PLANAR, place_of_row(group), Self::PLANAR * (first + 2 * member));
         let (mut from, mut to) = (stage.offset(from), self.results.offset(to));
         let across = if Self::PLANAR == 1 { GROUP } else { 0 };
         // black_box keeps LLVM from unrolling the loop.
@@ -191,7 +193,7 @@ impl<const CHANNELS: u32, const SIDE: u32> SeparableProducts<CHANNELS, SIDE> {
             // SAFETY: all lanes are here.
             let sums = unsafe { self.filter_columns(part, n_tile) };
             for i in 0..4 {
-                part.certain = with_at_least(part.certain, sums[i] << 8, self.uncertain);
+                part.certain = with_at_least(part.certain, sums[i] << (32 - FRACTION_BITS), self.uncertain);
             }
             let to = to.offset(n_tile as u32 * Self::PLANAR * MMA_N);
             for half in 0..2 {
@@ -304,14 +306,7 @@ pub const SPEC: Spec = Spec {
     mask_class: None,
     results: |_| &[PixelType::U8],
     border_is_pixel: |_| true,
-    requirement: |request| {
-        if request.separable_uncertain > MAX_UNCERTAIN_FRACTION {
-            let property = "fraction of the results that fixed point does not decide";
-            let found = request.separable_uncertain;
-            return Err(Ineligible::Range { property, required: (0.0, MAX_UNCERTAIN_FRACTION), found: (found, found) });
-        }
-        Ok(())
-    },
+    requirement: |request| few_uncertain(request.separable_uncertain),
     uses_fp32_units: false,
     grid: Grid::Partition(RowPartition {
         least_rows: |_, _| ROWS,

@@ -2,7 +2,7 @@
 
 use cuda_std::prelude::*;
 
-use super::separable::GROUP;
+use super::separable::{GROUP, place_of_row};
 use super::{Layout, MMA_N, SLABS, list_capacity, list_start, this_thread, warp_columns};
 use crate::common::warp_sum::sum_of_lanes;
 
@@ -125,7 +125,7 @@ impl ListEntry {
         let planar = layout.planar;
         let column = warp * warp_columns(planar) + self.lane % 4 * 2 + (self.bit & 1);
         if layout.separable {
-            let row = self.bit / 8 * GROUP + self.lane / 4 % 4 * SLABS + (self.bit & 2) + self.lane / 16;
+            let row = self.bit / 8 * GROUP + place_of_row(self.lane / 4) + (self.bit & 2);
             let column = column + self.bit / 4 % 2 * MMA_N;
             return if planar == 1 { (row, column + self.word * GROUP) } else { (row, column * planar + self.word) };
         }
