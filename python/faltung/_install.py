@@ -84,8 +84,8 @@ def uninstall():
 
 
 def installed(accuracy=None):
-    """`install(accuracy)` for the length of a ``with`` block. Blocks may be nested. Blocks of several threads may
-    overlap. The returned object may be used for several blocks.
+    """`install(accuracy)` for the length of a ``with`` block. Blocks may be nested, and blocks of several threads may
+    overlap, if they have the same accuracy. The returned object may be used for several blocks.
 
     >>> import faltung, scipy.ndimage
     >>> with faltung.installed():
@@ -185,7 +185,7 @@ def _put(accuracy):
 
     check_accuracy(accuracy)
     if _originals and accuracy != _accuracy:
-        raise RuntimeError(f"the functions are installed with accuracy={_accuracy!r}, not {accuracy!r}: uninstall first")
+        raise RuntimeError(f"the functions are installed with accuracy={_accuracy!r}, not {accuracy!r}: call uninstall, or end the block, first")
     if not _originals:
         places = [(module, name) for module in _modules() for name in NAMES if hasattr(module, name)]
         if not places:

@@ -7,7 +7,7 @@ import numpy as np
 
 from faltung import _native, _on_device
 from faltung import _opencv_arguments as arguments
-from faltung._arguments import ACCURACIES
+from faltung._arguments import ACCURACIES, MOST_F32
 from faltung._dispatch import assign
 from faltung._memory import empty
 from faltung._on_device import OnDevice
@@ -76,9 +76,9 @@ def filter2D(src, ddepth, kernel, dst=None, anchor=(-1, -1), delta=0, borderType
     delta : float
         The number that is added to each sum.
     borderType : int or str
-        OpenCV's number, or one of "constant" (zeros), "replicate", "reflect", "reflect101" and "wrap". The bit
-        ``cv2.BORDER_ISOLATED`` changes nothing, because an array has no surroundings. OpenCV refuses "wrap" in most
-        cases. Here it is always possible.
+        OpenCV's number, or one of "constant" (zeros), "replicate", "reflect", "reflect101" and "wrap". A name may have
+        OpenCV's form, such as "BORDER_REFLECT_101". The bit ``cv2.BORDER_ISOLATED`` changes nothing, because an array
+        has no surroundings. OpenCV refuses "wrap" in most cases. Here it is always possible.
     accuracy : "exact", "bounded" or "normwise", optional
         How accurate results must be: "bounded" by default. Integer results are the same with "exact" and "bounded".
         With "normwise", large masks are faster. An integer is then a sum within the error bound of that class, rounded.
@@ -297,9 +297,21 @@ def _result(image, kind, dst):
         return dst, dst if is_direct else image.empty(kind, dst.shape)
     if not dst.flags.writeable:
         raise ValueError("dst: a writable array is required, this one is read-only")
+    if _overlaps_itself(dst):
+        raise ValueError("dst: elements that do not overlap in memory are required")
     values = arguments.without_single_channel(dst)
     is_direct = values.flags.c_contiguous and values.dtype.isnative and not np.may_share_memory(values, image)
     return dst, values if is_direct else empty(shape, kind)
+
+
+def _overlaps_itself(array):
+    """Whether elements of an array of NumPy may overlap in memory. Those of slices and transposes do not."""
+    end = array.itemsize
+    for stride, length in sorted((abs(stride), length) for stride, length in zip(array.strides, array.shape)):
+        if length > 1 and stride < end:
+            return True
+        end += stride * (length - 1)
+    return False
 
 
 def _shape_of_result(image):
@@ -333,6 +345,8 @@ def _correlate(image, kind, column, row, mask, dst, anchor, scale, delta, border
     else:
         takes_f32 = _takes_f32(image, kind, mask, row is not None, accuracy)
     if is_on_device or takes_f32:
+        if abs(delta) > MOST_F32:
+            raise ValueError(f"delta: a number of float32 is required, because the sums are of float32, not {delta}")
         _compute_f32(image, values, (column, row, mask, place, scale, delta, border, accuracy))
     elif is_mean:
         _native.blur_array(image if _has_dense_rows(image) else image.copy(), values, mask, place, border)

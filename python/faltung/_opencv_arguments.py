@@ -46,6 +46,9 @@ def image(src):
         image = _on_device.wrap(src)
         if image is None:
             image = _array("src", src)
+            if image.ndim == 0 and image.dtype.kind not in "buifc":
+                # Such as None, which `cv2.imread` returns for a file that is not there.
+                raise TypeError(f"src: an array is required, not {type(src).__name__}")
     if image.ndim not in (2, 3):
         raise ValueError(f"src: the shape (rows, columns) or (rows, columns, channels) is required, not {image.shape}")
     if 0 in image.shape:
@@ -60,9 +63,9 @@ def image(src):
 def _array(name, value):
     try:
         return np.asarray(value)
-    except ValueError:
+    except ValueError as error:
         found = type(value).__name__
-        raise ValueError(f"{name}: an array of numbers is required, its rows of one length, not this {found}") from None
+        raise ValueError(f"{name}: an array of numbers is required, not this {found}: {error}") from None
 
 
 def without_single_channel(image):
@@ -80,7 +83,10 @@ def depth(ddepth, source, results):
         except TypeError:
             raise TypeError(f"ddepth: a type of NumPy or a number of OpenCV is required, not {ddepth!r}") from None
     else:
-        number = index("ddepth", ddepth)
+        try:
+            number = operator.index(ddepth)
+        except TypeError:
+            raise TypeError(f"ddepth: a type of NumPy or a number of OpenCV is required, not {ddepth!r}") from None
         kind = source if number < 0 else DEPTHS.get(number)
     # NumPy takes None for float64.
     if kind is None or kind not in possible:
@@ -183,7 +189,7 @@ def border(border):
         number = index("borderType", border) & ~_ISOLATED
     name = _BORDERS.get(number)
     if name is None:
-        required = "a number of OpenCV's from 0 to 4, constant, replicate, reflect, reflect101 or wrap"
+        required = "a number of OpenCV's from 0 to 4, or constant, replicate, reflect, reflect101 or wrap,"
         raise ValueError(f"borderType: {required} is required, not {border!r}")
     return name
 

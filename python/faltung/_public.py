@@ -33,7 +33,7 @@ def _advice(array):
         return "cupyx.scipy.ndimage may compute it, and cannot be imported"
     if _on_device.wrap(array) is not None:
         return "pass an array of CuPy or NumPy, which CuPy or SciPy may compute"
-    return "install SciPy, which may compute it"
+    return "the library does not compute it, and SciPy is not installed"
 
 
 def public(function):

@@ -2,12 +2,12 @@
 
 On x86-64, integer and ``float64`` results are bit-exact with SciPy's, with three exceptions:
 
-- masks several times as wide as the array with ``mode="reflect"``,
+- masks more than 5 times as wide as the array with ``mode="reflect"`` or ``"grid-mirror"``,
 - arrays of which every stride is zero,
 - a sum of zero along a line, which is 0.0; SciPy's may be -0.0.
 
-``float32`` arrays with ``float32`` results are summed in ``float32``. ``accuracy="exact"`` sums them in ``float64``, as
-SciPy does. The library computes ``bool``, integers, ``float32``, ``float64``, ``complex64`` and ``complex128``, with
+``float32`` arrays with ``float32`` results are summed in ``float32``. Their last bits may depend on the memory layout of
+input and output. ``accuracy="exact"`` sums them in ``float64``, as SciPy does. The library computes ``bool``, integers, ``float32``, ``float64``, ``complex64`` and ``complex128``, with
 any number of axes and any strides. It passes a call with another type to SciPy, which raises SciPy's own exception.
 
 Arrays of CuPy, PyTorch, Numba and others on a CUDA device are filtered on that device. The work is enqueued on the
@@ -17,7 +17,7 @@ results may differ from SciPy's: means of floating-point numbers, and ``float32`
 """
 
 from faltung import _filters, _native
-from faltung._public import public
+from faltung._public import public as _public
 
 __all__ = [
     "convolve",
@@ -55,7 +55,7 @@ def counts():
     return {"native": native, "fallback": fallback}
 
 
-@public
+@_public
 def correlate1d(input, weights, axis=-1, output=None, mode="reflect", cval=0.0, origin=0, *, _exact=False):
     """Correlate the lines along one axis with weights.
 
@@ -73,7 +73,7 @@ def correlate1d(input, weights, axis=-1, output=None, mode="reflect", cval=0.0, 
         The values outside of the array: ``"reflect"``, ``"constant"``, ``"nearest"``, ``"mirror"``, ``"wrap"``,
         ``"grid-mirror"``, ``"grid-constant"`` or ``"grid-wrap"``, as in SciPy.
     cval : scalar
-        The value outside, with ``mode="constant"``.
+        The value outside, with ``mode="constant"`` and ``"grid-constant"``.
     origin : int
         Shift of the filter: 0 is the middle, positive numbers shift it to the left.
     accuracy : {None, "exact", "bounded", "normwise"}
@@ -100,7 +100,7 @@ def correlate1d(input, weights, axis=-1, output=None, mode="reflect", cval=0.0, 
     return _filters.correlate1d(input, weights, axis, output, mode, cval, origin, _exact)
 
 
-@public
+@_public
 def convolve1d(input, weights, axis=-1, output=None, mode="reflect", cval=0.0, origin=0, *, _exact=False):
     """Convolve the lines along one axis with weights: `correlate1d` with the weights reversed.
 
@@ -115,7 +115,7 @@ def convolve1d(input, weights, axis=-1, output=None, mode="reflect", cval=0.0, o
     return _filters.convolve1d(input, weights, axis, output, mode, cval, origin, _exact)
 
 
-@public
+@_public
 def gaussian_filter1d(
     input, sigma, axis=-1, order=0, output=None, mode="reflect", cval=0.0, truncate=4.0, *, radius=None, _exact=False
 ):
@@ -157,7 +157,7 @@ def gaussian_filter1d(
     return _filters.gaussian1d(input, sigma, axis, order, output, mode, cval, truncate, radius, _exact)
 
 
-@public
+@_public
 def gaussian_filter(
     input, sigma, order=0, output=None, mode="reflect", cval=0.0, truncate=4.0, *, radius=None, axes=None, _exact=False
 ):
@@ -206,7 +206,7 @@ def gaussian_filter(
     return _filters.gaussian(input, sigma, order, output, mode, cval, truncate, radius, axes, _exact)
 
 
-@public
+@_public
 def uniform_filter1d(input, size, axis=-1, output=None, mode="reflect", cval=0.0, origin=0, *, _exact=False):
     """The mean of neighbours along one axis.
 
@@ -240,7 +240,7 @@ def uniform_filter1d(input, size, axis=-1, output=None, mode="reflect", cval=0.0
     return _filters.uniform1d(input, size, axis, output, mode, cval, origin)
 
 
-@public
+@_public
 def uniform_filter(input, size=3, output=None, mode="reflect", cval=0.0, origin=0, *, axes=None, _exact=False):
     """The mean of a box of neighbours.
 
@@ -275,7 +275,7 @@ def uniform_filter(input, size=3, output=None, mode="reflect", cval=0.0, origin=
     return _filters.uniform(input, size, output, mode, cval, origin, axes, _exact)
 
 
-@public
+@_public
 def sobel(input, axis=-1, output=None, mode="reflect", cval=0.0, *, _exact=False):
     """Sobel's derivative along one axis: ``[-1, 0, 1]`` along it, ``[1, 2, 1]`` along the others.
 
@@ -311,7 +311,7 @@ def sobel(input, axis=-1, output=None, mode="reflect", cval=0.0, *, _exact=False
     return _filters.smoothed_difference(input, axis, output, mode, cval, _filters.SOBEL, _exact)
 
 
-@public
+@_public
 def prewitt(input, axis=-1, output=None, mode="reflect", cval=0.0, *, _exact=False):
     """Prewitt's derivative along one axis: ``[-1, 0, 1]`` along it, ``[1, 1, 1]`` along the others.
 
@@ -329,7 +329,7 @@ def prewitt(input, axis=-1, output=None, mode="reflect", cval=0.0, *, _exact=Fal
     return _filters.smoothed_difference(input, axis, output, mode, cval, _filters.PREWITT, _exact)
 
 
-@public
+@_public
 def laplace(input, output=None, mode="reflect", cval=0.0, *, axes=None, _exact=False):
     """The sum of the second differences ``[1, -2, 1]`` along each axis.
 
@@ -366,7 +366,7 @@ def laplace(input, output=None, mode="reflect", cval=0.0, *, axes=None, _exact=F
     return _filters.laplace(input, output, mode, cval, axes, _exact)
 
 
-@public
+@_public
 def gaussian_laplace(input, sigma, output=None, mode="reflect", cval=0.0, *, axes=None, _exact=False, **kwargs):
     """The Laplacian of a Gaussian blur: the sum of the Gaussian's second derivatives along each axis.
 
@@ -402,7 +402,7 @@ def gaussian_laplace(input, sigma, output=None, mode="reflect", cval=0.0, *, axe
     return _filters.gaussian_laplace(input, sigma, output, mode, cval, axes, kwargs, _exact)
 
 
-@public
+@_public
 def gaussian_gradient_magnitude(
     input, sigma, output=None, mode="reflect", cval=0.0, *, axes=None, _exact=False, **kwargs
 ):
@@ -420,7 +420,7 @@ def gaussian_gradient_magnitude(
     return _filters.gaussian_gradient_magnitude(input, sigma, output, mode, cval, axes, kwargs, _exact)
 
 
-@public
+@_public
 def correlate(input, weights, output=None, mode="reflect", cval=0.0, origin=0, *, axes=None, _exact=False):
     """Correlate an array with weights of as many axes.
 
@@ -467,7 +467,7 @@ def correlate(input, weights, output=None, mode="reflect", cval=0.0, origin=0, *
     return _filters.correlate_or_convolve(input, weights, output, mode, cval, origin, False, axes, _exact)
 
 
-@public
+@_public
 def convolve(input, weights, output=None, mode="reflect", cval=0.0, origin=0, *, axes=None, _exact=False):
     """Convolve an array with weights of as many axes: `correlate` with the weights reversed along each axis.
 

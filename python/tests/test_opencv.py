@@ -390,6 +390,13 @@ def test_other_objects():
     np.testing.assert_array_equal(faltung.blur(image, np.array([2, 2])), expected)
 
 
+def test_blur_with_a_window_larger_than_the_image():
+    # With the border, the window covers the image many times.
+    image = picture((100, 90), "float64")
+    found = faltung.blur(image, (1501, 1601), borderType="reflect")
+    np.testing.assert_allclose(found, cv2.blur(image, (1501, 1601), borderType=cv2.BORDER_REFLECT), atol=1e-9)
+
+
 @pytest.mark.parametrize("kind", ["uint8", "float32", "int16"])
 def test_dst(kind):
     image = picture((20, 30), kind)
@@ -437,7 +444,9 @@ BAD = {
     "huge window of a sigma": (ValueError, "ksize: .*1e\\+300", lambda: faltung.GaussianBlur(IMAGE, (0, 0), 1e300)),
     "huge sigma": (ValueError, "ksize: .*columns", lambda: faltung.GaussianBlur(IMAGE, (0, 3), 1.7e308)),
     "huge sigmaY": (ValueError, "ksize: .*rows", lambda: faltung.GaussianBlur(IMAGE, (3, 0), 1, sigmaY=1e30)),
-    "depth that is no number": (TypeError, "ddepth: ", lambda: faltung.filter2D(IMAGE, None, KERNEL)),
+    "depth that is no number": (TypeError, "ddepth: a type of NumPy", lambda: faltung.filter2D(IMAGE, None, KERNEL)),
+    "picture that could not be read": (TypeError, "src: .*not NoneType", lambda: faltung.blur(None, (3, 3))),
+    "delta beyond float32": (ValueError, "delta: ", lambda: faltung.filter2D(IMAGE, -1, KERNEL, delta=1e39)),
     "kernel of text": (TypeError, "kernel: real numbers", lambda: faltung.filter2D(IMAGE, -1, [["a"]])),
     "complex kernel": (TypeError, "kernel: real numbers", lambda: faltung.filter2D(IMAGE, -1, KERNEL * 1j)),
     "empty kernel": (ValueError, r"kernel: .*\(0, 3\)", lambda: faltung.filter2D(IMAGE, -1, KERNEL[:0])),
@@ -461,6 +470,11 @@ BAD = {
     "one size": (TypeError, "ksize: ", lambda: faltung.blur(IMAGE, 3)),
     "sizes of float": (TypeError, "ksize: ", lambda: faltung.blur(IMAGE, (3.0, 3.0))),
     "list for the result": (TypeError, "dst: ", lambda: faltung.blur(IMAGE, (3, 3), [[0]])),
+    "result whose rows are one row": (
+        ValueError,
+        "dst: .*overlap",
+        lambda: faltung.blur(IMAGE, (3, 3), np.lib.stride_tricks.as_strided(IMAGE.copy(), IMAGE.shape, (0, 1))),
+    ),
     "result of another type": (ValueError, "dst: .*uint8", lambda: faltung.blur(IMAGE, (3, 3), IMAGE.astype("f4"))),
     "result of another shape": (
         ValueError,
@@ -475,9 +489,9 @@ BAD = {
     "sizes in a set": (TypeError, r"ksize: a pair .*not \{3, 5\}", lambda: faltung.blur(IMAGE, {3, 5})),
     "sizes in a dict": (TypeError, r"ksize: a pair .*not \{3: 1", lambda: faltung.GaussianBlur(IMAGE, {3: 1, 5: 1}, 1)),
     "hint": (TypeError, "hint: an integer .*not 'foo'", lambda: faltung.GaussianBlur(IMAGE, (3, 3), 1, hint="foo")),
-    "ragged kernel": (ValueError, "kernel: .*rows of one length", lambda: faltung.filter2D(IMAGE, -1, [[1, 2], [3]])),
+    "ragged kernel": (ValueError, "kernel: an array of numbers", lambda: faltung.filter2D(IMAGE, -1, [[1, 2], [3]])),
     "ragged kernelX": (ValueError, "kernelX: ", lambda: faltung.sepFilter2D(IMAGE, -1, [[1, 2], [3]], [1])),
-    "ragged image": (ValueError, "src: .*rows of one length", lambda: faltung.blur([[1, 2], [3]], (3, 3))),
+    "ragged image": (ValueError, "src: an array of numbers", lambda: faltung.blur([[1, 2], [3]], (3, 3))),
     "read-only result": (
         ValueError,
         "dst: .*read-only",

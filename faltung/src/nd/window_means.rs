@@ -34,8 +34,8 @@ const VALUES: usize = 2048;
 /// The most pixels of a window whose sums are multiplied by the inverse of their number.
 const LARGEST_INVERTED: usize = 1 << 17;
 
-/// The most sums of rows that a block keeps: 16 MiB. Taller windows are summed anew for each row.
-const KEPT: usize = 1 << 21;
+/// The most sums of rows that a block keeps: 128 MiB of `f64`. Larger windows are summed anew for each row.
+const KEPT: usize = 1 << 24;
 
 /// The mean of a window of `sizes` rows and columns at each pixel of an image. It is rounded once: integers half to
 /// even.
