@@ -185,7 +185,8 @@ def _put(accuracy):
 
     check_accuracy(accuracy)
     if _originals and accuracy != _accuracy:
-        raise RuntimeError(f"the functions are installed with accuracy={_accuracy!r}, not {accuracy!r}: call uninstall, or end the block, first")
+        found = f"accuracy={_accuracy!r}, not {accuracy!r}"
+        raise RuntimeError(f"the functions are installed with {found}: first call uninstall, or end the block")
     if not _originals:
         places = [(module, name) for module in _modules() for name in NAMES if hasattr(module, name)]
         if not places:

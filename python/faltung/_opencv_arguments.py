@@ -77,17 +77,14 @@ def depth(ddepth, source, results):
     possible = results.get(source)
     if possible is None:
         raise TypeError(f"src: an image of {names(results)} is required, not of {source}")
-    if isinstance(ddepth, (str, type, np.dtype)):
-        try:
+    try:
+        if isinstance(ddepth, (str, type, np.dtype)):
             kind = np.dtype(ddepth)
-        except TypeError:
-            raise TypeError(f"ddepth: a type of NumPy or a number of OpenCV is required, not {ddepth!r}") from None
-    else:
-        try:
+        else:
             number = operator.index(ddepth)
-        except TypeError:
-            raise TypeError(f"ddepth: a type of NumPy or a number of OpenCV is required, not {ddepth!r}") from None
-        kind = source if number < 0 else DEPTHS.get(number)
+            kind = source if number < 0 else DEPTHS.get(number)
+    except TypeError:
+        raise TypeError(f"ddepth: a type of NumPy or a number of OpenCV is required, not {ddepth!r}") from None
     # NumPy takes None for float64.
     if kind is None or kind not in possible:
         found = ddepth if kind is None else kind

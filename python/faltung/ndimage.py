@@ -6,9 +6,10 @@ On x86-64, integer and ``float64`` results are bit-exact with SciPy's, with thre
 - arrays of which every stride is zero,
 - a sum of zero along a line, which is 0.0; SciPy's may be -0.0.
 
-``float32`` arrays with ``float32`` results are summed in ``float32``. Their last bits may depend on the memory layout of
-input and output. ``accuracy="exact"`` sums them in ``float64``, as SciPy does. The library computes ``bool``, integers, ``float32``, ``float64``, ``complex64`` and ``complex128``, with
-any number of axes and any strides. It passes a call with another type to SciPy, which raises SciPy's own exception.
+``float32`` arrays with ``float32`` results are summed in ``float32``. Their last bits may depend on the memory layout
+of input and output. ``accuracy="exact"`` sums them in ``float64``, as SciPy does. The library computes ``bool``,
+integers, ``float32``, ``float64``, ``complex64`` and ``complex128``, with any number of axes and any strides. It passes
+a call with another type to SciPy, which raises SciPy's own exception.
 
 Arrays of CuPy, PyTorch, Numba and others on a CUDA device are filtered on that device. The work is enqueued on the
 current stream of their library, and the call does not wait for it. The result is an array of the same library. The
