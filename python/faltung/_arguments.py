@@ -26,7 +26,7 @@ TYPES = frozenset("?bBhHiIlLqQfdFD")
 REAL_TYPES = TYPES - frozenset("FD")
 
 # The largest number of float32.
-MOST_F32 = float(np.finfo(np.float32).max)
+_MOST_F32 = float(np.finfo(np.float32).max)
 
 # The library's accuracy classes, for the argument `accuracy`.
 ACCURACIES = ("exact", "bounded", "normwise")
@@ -84,13 +84,13 @@ def fits_f32(cval):
 
     As in SciPy, a value that is no real number raises `TypeError`, also where the mode does not need it.
     """
-    if type(cval) is float and -MOST_F32 <= cval <= MOST_F32:
+    if type(cval) is float and -_MOST_F32 <= cval <= _MOST_F32:
         return True
     try:
         magnitude = math.fabs(cval)
     except (TypeError, OverflowError) as error:
         raise type(error)(f"cval must be a real number, not {shown(cval)}") from None
-    return not MOST_F32 < magnitude < math.inf
+    return not _MOST_F32 < magnitude < math.inf
 
 
 def as_input(array):

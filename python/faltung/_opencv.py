@@ -7,7 +7,7 @@ import numpy as np
 
 from faltung import _native, _on_device
 from faltung import _opencv_arguments as arguments
-from faltung._arguments import ACCURACIES, MOST_F32
+from faltung._arguments import ACCURACIES, fits_f32
 from faltung._dispatch import assign
 from faltung._memory import empty
 from faltung._on_device import OnDevice
@@ -297,10 +297,10 @@ def _result(image, kind, dst):
         return dst, dst if is_direct else image.empty(kind, dst.shape)
     if not dst.flags.writeable:
         raise ValueError("dst: a writable array is required, this one is read-only")
-    if _overlaps_itself(dst):
-        raise ValueError("dst: elements that do not overlap in memory are required")
     values = arguments.without_single_channel(dst)
     is_direct = values.flags.c_contiguous and values.dtype.isnative and not np.may_share_memory(values, image)
+    if not is_direct and _overlaps_itself(dst):
+        raise ValueError("dst: elements that do not overlap in memory are required")
     return dst, values if is_direct else empty(shape, kind)
 
 
@@ -345,7 +345,7 @@ def _correlate(image, kind, column, row, mask, dst, anchor, scale, delta, border
     else:
         takes_f32 = _takes_f32(image, kind, mask, row is not None, accuracy)
     if is_on_device or takes_f32:
-        if abs(delta) > MOST_F32:
+        if not fits_f32(delta):
             raise ValueError(f"delta: a number of float32 is required, because the sums are of float32, not {delta}")
         _compute_f32(image, values, (column, row, mask, place, scale, delta, border, accuracy))
     elif is_mean:
