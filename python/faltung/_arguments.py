@@ -68,8 +68,8 @@ def compared(relation, value, bound, name):
 def as_weights(weights):
     try:
         return np.asarray(weights)
-    except ValueError:
-        raise ValueError(f"weights must be an array of numbers, its rows of one length, not {shown(weights)}") from None
+    except ValueError as error:
+        raise ValueError(f"weights must be an array of numbers, not {shown(weights)}: {error}") from None
 
 
 def real_weights(weights):

@@ -45,9 +45,11 @@ _MOST_RECOMPUTED = 1 << 13
 # products of float32.
 _MOST_DENSE = 80
 
-# Up to these numbers of pixels in a window, means have sums of float32, which take less time. Those of bytes are exact.
+# Up to this number of pixels in a window, means of bytes have sums of float32. These are exact.
 _MOST_BYTES = (1 << 24) // 255
-_MOST_FLOATS = 900
+
+# Up to this sum of both sides of a window, means of float32 have sums of float32, which take less time.
+_MOST_SIDES = 100
 
 
 def filter2D(src, ddepth, kernel, dst=None, anchor=(-1, -1), delta=0, borderType=4, *, accuracy=None):
@@ -299,19 +301,9 @@ def _result(image, kind, dst):
         raise ValueError("dst: a writable array is required, this one is read-only")
     values = arguments.without_single_channel(dst)
     is_direct = values.flags.c_contiguous and values.dtype.isnative and not np.may_share_memory(values, image)
-    if not is_direct and _overlaps_itself(dst):
+    if not is_direct and _native.has_overlap(dst.itemsize, dst.shape, dst.strides):
         raise ValueError("dst: elements that do not overlap in memory are required")
     return dst, values if is_direct else empty(shape, kind)
-
-
-def _overlaps_itself(array):
-    """Whether elements of an array of NumPy may overlap in memory. Those of slices and transposes do not."""
-    end = array.itemsize
-    for stride, length in sorted((abs(stride), length) for stride, length in zip(array.strides, array.shape)):
-        if length > 1 and stride < end:
-            return True
-        end += stride * (length - 1)
-    return False
 
 
 def _shape_of_result(image):
@@ -380,8 +372,9 @@ def _means_take_f32(image, mask, accuracy):
     if image.dtype == U8 and image.ndim == 3 and image.shape[2] > 4:
         # To cut such an image into parts takes more time than that saves.
         return False
-    most = {U8: _MOST_BYTES, F32: _MOST_FLOATS}.get(image.dtype, 0)
-    return mask[0] * mask[1] <= most
+    if image.dtype == U8:
+        return mask[0] * mask[1] <= _MOST_BYTES
+    return image.dtype == F32 and mask[0] + mask[1] <= _MOST_SIDES
 
 
 def _compute_f32(image, values, problem):

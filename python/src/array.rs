@@ -127,6 +127,13 @@ pub(crate) fn check_apart(source: &Array, result: &Array) -> PyResult<()> {
 
 /// Whether two elements may have a byte in common: each stride must be at least what the narrower axes span. `size` is
 /// that of an element, in bytes, as the strides are.
+#[pyfunction(name = "has_overlap")]
+#[expect(clippy::needless_pass_by_value, reason = "pyo3 makes vectors of tuples")]
+pub(crate) fn tuples_have_overlap(size: usize, shape: Vec<usize>, strides: Vec<isize>) -> bool {
+    has_overlap(size, &shape, &strides)
+}
+
+/// As [`tuples_have_overlap`].
 pub(crate) fn has_overlap(size: usize, shape: &[usize], strides: &[isize]) -> bool {
     if shape.contains(&0) {
         return false;

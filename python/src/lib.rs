@@ -16,6 +16,8 @@ mod native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use crate::array::tuples_have_overlap;
+    #[pymodule_export]
     use crate::ndimage::{are_above, correlate, count, counts, filter_axes, fits_f32};
     #[pymodule_export]
     use crate::opencv::{correlate_image, device_correlate_image};

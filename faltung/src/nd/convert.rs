@@ -14,6 +14,9 @@ pub(super) trait Value: Copy {
     /// The last 16 bits of a whole number.
     fn last_bits(self) -> u16;
 
+    /// The number, if the type is one of integers of up to 16 bits.
+    fn whole(self) -> i32;
+
     /// The number of this type that has these last bits, if the type has up to 16 bits.
     fn from_last_bits(bits: u16) -> Self;
 
@@ -76,6 +79,10 @@ macro_rules! values {
                 self as u16
             }
             #[inline(always)]
+            fn whole(self) -> i32 {
+                self as i32
+            }
+            #[inline(always)]
             fn from_last_bits(bits: u16) -> Self {
                 bits as Self
             }
@@ -122,6 +129,10 @@ impl Value for u64 {
     #[inline(always)]
     fn last_bits(self) -> u16 {
         self as u16
+    }
+    #[inline(always)]
+    fn whole(self) -> i32 {
+        self as i32
     }
     #[inline(always)]
     fn from_last_bits(bits: u16) -> Self {

@@ -23,6 +23,9 @@ use crate::{Result, memory};
 /// Values of a filtered line, unless the mask is wide.
 const STRIP: usize = 512;
 
+/// The columns of a strip are a multiple of this number. So its values are whole vectors, whatever the channels.
+const COLUMNS: usize = 64;
+
 /// Bytes of the filtered lines of a job, unless the mask is tall: half of a second-level cache.
 const LINES: usize = 512 << 10;
 
@@ -64,7 +67,7 @@ impl<'a, A: Real, C: Conversion<A> + Sync> ImageLines<'a, A, C> {
         let axis = |number| Axis::of(input, output, number);
         let channels = if input.layout.shape.len() == 3 { axis(2) } else { Axis::ONE };
         let [column, row] = weights;
-        let strip = (STRIP / channels.length).max(row.len()).min(axis(1).length);
+        let strip = (STRIP / channels.length).max(row.len()).next_multiple_of(COLUMNS).min(axis(1).length);
         let line = CACHE_LINE / size_of::<A>();
         let pitch = ((strip * channels.length).div_ceil(line) | 1) * line;
         let weights = weights.map(|weights| weights.iter().map(|&weight| A::from_f64(weight)).collect::<Vec<_>>());

@@ -82,9 +82,9 @@ impl Values {
         Self { most: self.magnitude(weights), unit: self.step(weights) }
     }
 
-    /// Whether sums of so many of the values are whole numbers that `f32` does not round.
-    pub(super) fn have_exact_sums(&self, count: usize) -> bool {
-        self.unit == 1.0 && self.most * count as f64 <= EXACT
+    /// Whether they are whole numbers of magnitudes up to `most`.
+    pub(super) fn are_whole(&self, most: f64) -> bool {
+        self.unit == 1.0 && self.most <= most
     }
 
     /// The largest 2-norm of so many values.

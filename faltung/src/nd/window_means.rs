@@ -3,7 +3,7 @@
 //! ```text
 //! rows of the input --running sums along the columns--> a row of sums --sums of windows along the row--> results
 //! ```
-//! Sums are of `f64`, or of `f32` where these are exact. Along the columns:
+//! Sums are of `f64`, or of `i32` for integers of up to 16 bits. Along the columns:
 //!
 //! - **Integers** have running sums, which are exact: the row that enters the window is added, and the row that leaves it
 //!   is subtracted.
@@ -11,15 +11,20 @@
 //!   reaches only the results whose windows have it. For each block of as many rows as the window has, there are sums
 //!   from each row to the block's last one. A result adds one of these to a sum of the rows that follow.
 //!
+//! Along the row, sums of `i32` are differences of the sums from the line's start on: one addition and one subtraction
+//! for any width. These wrap around, and so do the differences, which are then exact.
+//!
 //! Blocks of rows depend on the sizes alone. So results do not depend on the number of threads.
 
 use std::marker::PhantomData;
+use std::num::Wrapping;
+use std::ops::{Add, Sub};
 
 use super::axis::before;
 use super::border::PaddedRange;
 use super::byte_axes::rows_without_gaps;
 use super::convert::Value;
-use super::kernel::{Real, SLACK, window_sums};
+use super::kernel::{SLACK, window_sums};
 use super::narrow::Values;
 use super::{Element, Input, Layout, Lines, Output, run_jobs};
 use crate::cpu::simd::{Level, Simd, Work};
@@ -36,6 +41,9 @@ const LARGEST_INVERTED: usize = 1 << 17;
 
 /// The most sums of rows that a block keeps: 128 MiB of `f64`. Larger windows are summed anew for each row.
 const KEPT: usize = 1 << 24;
+
+/// The largest magnitude of a sum of `i32`.
+const MOST: f64 = i32::MAX as f64;
 
 /// The mean of a window of `sizes` rows and columns at each pixel of an image. It is rounded once: integers half to
 /// even.
@@ -121,9 +129,9 @@ impl<'a> WindowMeans<'a> {
             Element::U8 => self.run_as::<u8>(level),
             Element::U16 => self.run_as::<u16>(level),
             Element::I16 => self.run_as::<i16>(level),
-            Element::I32 => self.run_as::<i32>(level),
-            Element::F32 => self.run_as::<f32>(level),
-            Element::F64 => self.run_as::<f64>(level),
+            Element::I32 => self.run_with::<i32, f64>(level, None),
+            Element::F32 => self.run_with::<f32, f64>(level, None),
+            Element::F64 => self.run_with::<f64, f64>(level, None),
             other => {
                 let required = "u8, u16, i16, i32, f32 or f64";
                 Err(Error::Number { what: "the type of the elements", required, found: format!("{other:?}") })
@@ -131,24 +139,24 @@ impl<'a> WindowMeans<'a> {
         }
     }
 
+    /// Integers of up to 16 bits.
     fn run_as<T: Value>(&self, level: Level) -> Result<()> {
         let area = self.sizes[0].saturating_mul(self.sizes[1]);
-        let have_exact_sums = |count: usize| {
+        let are_whole = |most: f64| {
             self.lines.iter().all(|lines| {
                 let outside = (lines.border == BorderMode::Constant).then_some(lines.value);
-                Values::new(self.input.layout.element, outside).is_some_and(|values| values.have_exact_sums(count))
+                Values::new(self.input.layout.element, outside).is_some_and(|values| values.are_whole(most))
             })
         };
-        let inverse = (area <= LARGEST_INVERTED && have_exact_sums(1)).then_some(1.0 / area as f64);
-        if have_exact_sums(area) {
-            self.run_with::<T, f32>(level, inverse)
-        } else {
-            self.run_with::<T, f64>(level, inverse)
+        let inverse = (area <= LARGEST_INVERTED && are_whole(f64::MAX)).then_some(1.0 / area as f64);
+        match inverse {
+            Some(_) if are_whole(MOST / area as f64) => self.run_with::<T, Wrapping<i32>>(level, inverse),
+            _ => self.run_with::<T, f64>(level, inverse),
         }
     }
 
     /// With sums of type `A`. `inverse` is that of the window's area, if it may take the place of a division.
-    fn run_with<T: Value, A: Real>(&self, level: Level, inverse: Option<f64>) -> Result<()> {
+    fn run_with<T: Value, A: Sum>(&self, level: Level, inverse: Option<f64>) -> Result<()> {
         let [tall, wide] = self.sizes;
         let rows = ROWS.max(2 * tall).next_multiple_of(tall).min(self.height);
         let columns = (VALUES / self.step).max(2 * wide).min(self.width);
@@ -180,6 +188,82 @@ impl<'a> WindowMeans<'a> {
     }
 }
 
+/// A type of sums.
+trait Sum: Copy + Send + Sync + Add<Output = Self> + Sub<Output = Self> {
+    const ZERO: Self;
+
+    fn from_f64(value: f64) -> Self;
+    fn of<T: Value>(value: T) -> Self;
+    fn to_f64(self) -> f64;
+
+    /// Sums of `size` values that are `step` places apart. They may change `from`.
+    ///
+    /// # Safety
+    /// As for [`window_sums`].
+    unsafe fn sum_windows<S: Simd>(simd: S, from: *mut Self, size: usize, step: usize, to: *mut Self, count: usize);
+}
+
+impl Sum for f64 {
+    const ZERO: Self = 0.0;
+
+    #[inline(always)]
+    fn from_f64(value: f64) -> Self {
+        value
+    }
+    #[inline(always)]
+    fn of<T: Value>(value: T) -> Self {
+        value.widen()
+    }
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        self
+    }
+    #[inline(always)]
+    unsafe fn sum_windows<S: Simd>(simd: S, from: *mut Self, size: usize, step: usize, to: *mut Self, count: usize) {
+        // SAFETY: as this function requires.
+        unsafe { window_sums(simd, from, size, step, to, count) };
+    }
+}
+
+impl Sum for Wrapping<i32> {
+    const ZERO: Self = Self(0);
+
+    #[inline(always)]
+    fn from_f64(value: f64) -> Self {
+        Self(value as i32)
+    }
+    #[inline(always)]
+    fn of<T: Value>(value: T) -> Self {
+        Self(value.whole())
+    }
+    #[inline(always)]
+    fn to_f64(self) -> f64 {
+        self.0.into()
+    }
+    #[inline(always)]
+    unsafe fn sum_windows<S: Simd>(_: S, from: *mut Self, size: usize, step: usize, to: *mut Self, count: usize) {
+        // SAFETY: `from` has these values, as this function requires, and `to` has room. They do not overlap.
+        let (values, sums) = unsafe {
+            let values = std::slice::from_raw_parts_mut(from, count + (size - 1) * step);
+            (values, std::slice::from_raw_parts_mut(to, count))
+        };
+        for channel in 0..step {
+            // In a register: a sum that is read from memory waits for the store before it.
+            let mut sum = Self::ZERO;
+            for value in values[channel..].iter_mut().step_by(step) {
+                sum += *value;
+                *value = sum;
+            }
+        }
+        let last = &values[(size - 1) * step..];
+        let (first, rest) = sums.split_at_mut(step);
+        first.copy_from_slice(&last[..step]);
+        for ((sum, last), before) in rest.iter_mut().zip(&last[step..]).zip(&*values) {
+            *sum = *last - *before;
+        }
+    }
+}
+
 /// How the sums along the columns are computed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ColumnsBy {
@@ -207,7 +291,7 @@ struct Block<'a, T, A> {
     of: PhantomData<T>,
 }
 
-impl<T: Value, A: Real> Work for Block<'_, T, A> {
+impl<T: Value, A: Sum> Work for Block<'_, T, A> {
     type Output = ();
 
     #[inline(always)]
@@ -264,7 +348,7 @@ impl<T: Value, A: Real> Work for Block<'_, T, A> {
                 }
             }
             // SAFETY: both have SLACK values more than these.
-            unsafe { window_sums(simd, line.as_mut_ptr(), wide, step, results.as_mut_ptr(), count) };
+            unsafe { A::sum_windows(simd, line.as_mut_ptr(), wide, step, results.as_mut_ptr(), count) };
             // SAFETY: the output has this type, and these results are of this job alone.
             let to: &mut [T] = unsafe {
                 let row = means.output.first.offset(y as isize * means.output.layout.strides[0]);
@@ -305,7 +389,7 @@ struct Columns<A> {
     outside: A,
 }
 
-impl<A: Real> Columns<A> {
+impl<A: Sum> Columns<A> {
     /// The values of the columns within the image.
     #[inline(always)]
     fn inside<'a, T>(&self, row: &'a [T]) -> &'a [T] {
