@@ -11,8 +11,8 @@
 //!   reaches only the results whose windows have it. For each block of as many rows as the window has, there are sums
 //!   from each row to the block's last one. A result adds one of these to a sum of the rows that follow.
 //!
-//! Along the row, sums of `i32` are differences of the sums from the line's start on: one addition and one subtraction
-//! for any width. These wrap around, and so do the differences, which are then exact.
+//! Along the row, sums of `i32` of more than [`FEW`] columns are differences of the sums from the line's start on: one
+//! addition and one subtraction for any width. These wrap around, and so do the differences, which are then exact.
 //!
 //! Blocks of rows depend on the sizes alone. So results do not depend on the number of threads.
 
@@ -41,6 +41,9 @@ const LARGEST_INVERTED: usize = 1 << 17;
 
 /// The most sums of rows that a block keeps: 128 MiB of `f64`. Larger windows are summed anew for each row.
 const KEPT: usize = 1 << 24;
+
+/// Up to so many columns, a vector of sums takes one addition a column. That is faster than one after another.
+const FEW: usize = 9;
 
 /// The largest magnitude of a sum of `i32`.
 const MOST: f64 = i32::MAX as f64;
@@ -247,6 +250,15 @@ impl Sum for Wrapping<i32> {
             let values = std::slice::from_raw_parts_mut(from, count + (size - 1) * step);
             (values, std::slice::from_raw_parts_mut(to, count))
         };
+        if size <= FEW {
+            sums.copy_from_slice(&values[..count]);
+            for place in 1..size {
+                for (sum, value) in sums.iter_mut().zip(&values[place * step..]) {
+                    *sum += *value;
+                }
+            }
+            return;
+        }
         for channel in 0..step {
             // In a register: a sum that is read from memory waits for the store before it.
             let mut sum = Self::ZERO;
