@@ -46,6 +46,14 @@ impl<'a> Results<'a> {
         &mut self.rows[row][columns.start * bytes..columns.end * bytes]
     }
 
+    /// The bytes of some columns of a row and of the next one, if there is one.
+    pub(super) fn two_parts(&mut self, row: usize, columns: Range<usize>) -> (&mut [u8], Option<&mut [u8]>) {
+        let bytes = self.pixel.bytes();
+        let columns = columns.start * bytes..columns.end * bytes;
+        let (first, rest) = self.rows[row..].split_at_mut(1);
+        (&mut first[0][columns.clone()], rest.first_mut().map(|next| &mut next[columns]))
+    }
+
     /// Writes one result: an integer is rounded and saturated.
     pub(super) fn set(&mut self, row: usize, column: usize, value: f32) {
         let pixel = self.pixel;

@@ -4,6 +4,7 @@ use super::Window;
 use super::byte_rows::ByteRow;
 use super::fft::Fft;
 use super::narrow::is_narrow;
+use super::pairs::Pairs;
 use super::partial_sums::PartialSums;
 use super::recompute::has_lanes;
 use super::ring::Row;
@@ -36,6 +37,8 @@ pub(super) enum Method {
     },
     /// Exact sums of whole products, rows and columns of a separable mask.
     Whole(Whole),
+    /// Rows, then columns of a separable mask without negative coefficients, in fixed point.
+    Pairs(Pairs),
     /// Products of spectra, tile by tile.
     Fft(Box<Fft>),
 }
@@ -46,7 +49,11 @@ impl Method {
         let direct = (problem.window().width() * problem.window().height()) as f64;
         let cheaper = |(_, cost): &(Self, f64)| *cost < direct;
         let separable = Self::whole(level, problem).filter(cheaper);
-        let separable = separable.or_else(|| Self::separable(level, problem).filter(cheaper));
+        let separable = separable.or_else(|| {
+            let methods = [Self::pairs(level, problem), Self::separable(level, problem)];
+            let of_both = methods.into_iter().flatten().filter(cheaper);
+            of_both.min_by(|(_, one), (_, other)| one.total_cmp(other))
+        });
         let cost = separable.as_ref().map_or(direct, |(_, cost)| *cost);
         // The mask's transform takes long: only where it is of use.
         let fft = || if Fft::cost(level, problem) < cost { Fft::new(level, problem) } else { None };
@@ -69,6 +76,15 @@ impl Method {
         let area = (problem.window().width() * problem.window().height()) as f64;
         let cost = mask.cost() + uncertain_part * recompute * area;
         Some((Self::Whole(mask), cost))
+    }
+
+    /// Pairs of 16-bit numbers where they can serve, and their cost in multiply-adds of the direct method for a result.
+    pub(super) fn pairs(level: Level, problem: &Problem) -> Option<(Self, f64)> {
+        let mask = Pairs::of(problem).filter(|_| !is_narrow(level, problem))?;
+        let recompute = if has_lanes(level) { RECOMPUTE_IN_LANES } else { RECOMPUTE };
+        let area = (problem.window().width() * problem.window().height()) as f64;
+        let cost = mask.cost(level) + mask.uncertain_part() * recompute * area;
+        Some((Self::Pairs(mask), cost))
     }
 
     /// The separable method where it can serve, and its cost in multiply-adds of the direct one for a result.
@@ -112,7 +128,7 @@ impl Method {
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Direct(_) => "direct",
-            Self::Separable { .. } | Self::Whole(_) => "separable",
+            Self::Separable { .. } | Self::Whole(_) | Self::Pairs(_) => "separable",
             Self::Fft(_) => "fft",
         }
     }
@@ -123,6 +139,9 @@ impl Method {
             Self::Fft(_) => "the mask is large: products of spectra",
             Self::Direct(_) => "all products in register tiles",
             Self::Whole(_) => "the mask is separable, of whole numbers times one factor: sums of integers",
+            Self::Pairs(_) => {
+                "the mask is separable: rows, then columns, in 16-bit numbers, and uncertain results again in order"
+            }
             Self::Separable { limits: None, .. } => "the mask is separable: rows, then columns",
             Self::Separable { .. } => "the mask is separable: rows, then columns, and uncertain results again in order",
         }
@@ -133,7 +152,7 @@ impl Method {
         match self {
             Self::Separable { limits: None, bound, .. } => *bound,
             Self::Fft(fft) => fft.bound(problem),
-            Self::Direct(_) | Self::Whole(_) | Self::Separable { .. } => ErrorBound::direct(problem),
+            Self::Direct(_) | Self::Whole(_) | Self::Pairs(_) | Self::Separable { .. } => ErrorBound::direct(problem),
         }
     }
 }

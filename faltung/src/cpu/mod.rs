@@ -10,6 +10,7 @@
 //! | `narrow` | images of few columns: vectors down the columns |
 //! | `line` | one row of the ring: conversion to `f32`, and the border |
 //! | `row_pass`, `byte_rows` | the row of a separable mask: in `f32`, and in fixed point for bytes |
+//! | `pairs` | bytes, and separable masks without negative coefficients: products of 16-bit numbers |
 //! | `whole` | bytes, and masks of small whole numbers times one factor: sums of integers |
 //! | `panel` | register tiles over rows and columns |
 //! | `tile` | sums in registers |
@@ -36,6 +37,7 @@ mod finish;
 mod line;
 mod method;
 mod narrow;
+mod pairs;
 mod panel;
 mod partial_sums;
 mod rates;
@@ -60,6 +62,7 @@ use finish::Results;
 use line::Values;
 use method::Method;
 use narrow::Narrow;
+use pairs::PairsBlocks;
 use ring::{Rings, Row};
 use simd::Level;
 use tile::{ROWS, Window};
@@ -191,7 +194,13 @@ impl Convolution {
                     blocks.compute(scratch, top, left, results)
                 })
             }
-            (Method::Whole(_), _) => unreachable!("only for images of bytes"),
+            (Method::Pairs(mask), Values::U8(image)) => {
+                let blocks = PairsBlocks { problem, mask, image, level: self.level, cancel };
+                in_blocks(problem, Cut::separable(problem, threads()), result, |scratch, top, left, results| {
+                    blocks.compute(scratch, top, left, results)
+                })
+            }
+            (Method::Whole(_) | Method::Pairs(_), _) => unreachable!("only for images of bytes"),
             (Method::Fft(_), _) => unreachable!("`run_as` has returned"),
             (Method::Separable { column, row, limits, partial_sums, .. }, _) => {
                 let limits = limits.unwrap_or(Limits::NONE);

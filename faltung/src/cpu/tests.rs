@@ -9,6 +9,7 @@ use crate::image::{bytes_of, bytes_of_mut};
 use crate::{Border, Device, Error, Filter, Mask, Operation, POISON, Pixel, VariantChoice};
 
 mod direct;
+mod pairs;
 mod separable;
 
 const BORDERS: [Border; 6] =

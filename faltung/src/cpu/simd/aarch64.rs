@@ -143,6 +143,41 @@ impl Simd for Neon {
         unsafe { vshlq_u16(a, vdupq_n_s16(-(count as i16))) }
     }
     #[inline(always)]
+    fn splat_pairs(self, value: u32) -> uint16x8_t {
+        // SAFETY: as in `splat`.
+        unsafe { vreinterpretq_u16_u32(vdupq_n_u32(value)) }
+    }
+    #[inline(always)]
+    unsafe fn dot_pairs<const VNNI: bool>(self, sums: uint16x8_t, a: uint16x8_t, b: uint16x8_t) -> uint16x8_t {
+        // SAFETY: as in `splat`.
+        unsafe {
+            let (a, b) = (vreinterpretq_s16_u16(a), vreinterpretq_s16_u16(b));
+            let (low, high) = (vmull_s16(vget_low_s16(a), vget_low_s16(b)), vmull_high_s16(a, b));
+            let sums = vaddq_s32(vreinterpretq_s32_u16(sums), vpaddq_s32(low, high));
+            vreinterpretq_u16_s32(sums)
+        }
+    }
+    #[inline(always)]
+    fn join_pairs(self, even: uint16x8_t, odd: uint16x8_t, shift: u32) -> uint16x8_t {
+        // SAFETY: as in `splat`.
+        unsafe {
+            // A shift to the left by a negative number.
+            let shift = vdupq_n_s32(-(shift as i32));
+            let low = vreinterpretq_u16_u32(vshlq_u32(vreinterpretq_u32_u16(even), shift));
+            let high = vreinterpretq_u16_u32(vshlq_u32(vreinterpretq_u32_u16(odd), shift));
+            vtrn1q_u16(low, high)
+        }
+    }
+    #[inline(always)]
+    fn low_bytes_below(self, a: uint16x8_t, limit: u16) -> u32 {
+        const BITS: [u16; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+        // SAFETY: as in `splat`; BITS is eight values.
+        unsafe {
+            let below = vcltq_u16(vandq_u16(a, vdupq_n_u16(255)), vdupq_n_u16(limit));
+            vaddvq_u16(vandq_u16(below, vld1q_u16(BITS.as_ptr()))).into()
+        }
+    }
+    #[inline(always)]
     unsafe fn load_u8_shorts(self, from: *const u8) -> uint16x8_t {
         // SAFETY: as in `load`.
         unsafe { vmovl_u8(vld1_u8(from)) }

@@ -199,6 +199,23 @@ pub(crate) trait Simd: Copy {
     /// `to` is valid for writes of as many values.
     unsafe fn store_shorts_u8(self, to: *mut u8, vector: Self::Shorts);
 
+    /// `value` in each lane of 32 bits: a pair of 16-bit numbers, the first one in the lower half.
+    fn splat_pairs(self, value: u32) -> Self::Shorts;
+
+    /// `sums + a[0] * b[0] + a[1] * b[1]` for each pair of signed numbers, the last 32 bits. No pair of `a` and of `b` is
+    /// four times -2^15.
+    ///
+    /// # Safety
+    /// If `VNNI`, an x86-64 CPU has AVX-512 VNNI.
+    unsafe fn dot_pairs<const VNNI: bool>(self, sums: Self::Shorts, a: Self::Shorts, b: Self::Shorts) -> Self::Shorts;
+
+    /// 16 bits of each lane of 32 bits, from bit `shift` on: those of `even` in the lower half, those of `odd` in the
+    /// upper half. `shift` is at most 16.
+    fn join_pairs(self, even: Self::Shorts, odd: Self::Shorts, shift: u32) -> Self::Shorts;
+
+    /// The lanes of 16 bits whose last 8 bits are less than `limit`, as bits.
+    fn low_bytes_below(self, a: Self::Shorts, limit: u16) -> u32;
+
     /// Asks for the cache line at `at`, which will be read soon. It may be any address: nothing is accessed.
     fn prefetch(self, at: *const f32) {
         let _ = at;

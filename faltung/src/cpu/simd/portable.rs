@@ -180,6 +180,35 @@ impl Simd for Portable {
         a
     }
     #[inline(always)]
+    fn splat_pairs(self, value: u32) -> [u16; 8] {
+        std::array::from_fn(|i| (value >> (i % 2 * 16)) as u16)
+    }
+    #[inline(always)]
+    unsafe fn dot_pairs<const VNNI: bool>(self, mut sums: [u16; 8], a: [u16; 8], b: [u16; 8]) -> [u16; 8] {
+        let product = |i: usize| i32::from(a[i].cast_signed()) * i32::from(b[i].cast_signed());
+        for (i, sum) in sums.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+            let dot = product(2 * i).wrapping_add(product(2 * i + 1)).cast_unsigned();
+            *sum = halves(whole(*sum).wrapping_add(dot));
+        }
+        sums
+    }
+    #[inline(always)]
+    fn join_pairs(self, mut even: [u16; 8], odd: [u16; 8], shift: u32) -> [u16; 8] {
+        let pairs = even.as_chunks_mut::<2>().0.iter_mut().zip(odd.as_chunks::<2>().0);
+        for (even, &odd) in pairs {
+            *even = [(whole(*even) >> shift) as u16, (whole(odd) >> shift) as u16];
+        }
+        even
+    }
+    #[inline(always)]
+    fn low_bytes_below(self, a: [u16; 8], limit: u16) -> u32 {
+        let mut bits = 0;
+        for (i, value) in a.into_iter().enumerate() {
+            bits |= u32::from(value & 255 < limit) << i;
+        }
+        bits
+    }
+    #[inline(always)]
     unsafe fn load_u8_shorts(self, from: *const u8) -> [u16; 8] {
         let mut shorts = [0; 8];
         // SAFETY: `from` holds eight values, as this function requires.
@@ -197,4 +226,16 @@ impl Simd for Portable {
         // SAFETY: `to` has room for eight values, as this function requires.
         unsafe { to.cast::<[u8; 8]>().write_unaligned(bytes) }
     }
+}
+
+/// The number of 32 bits of a pair.
+#[inline(always)]
+fn whole([low, high]: [u16; 2]) -> u32 {
+    u32::from(low) | u32::from(high) << 16
+}
+
+/// The pair of a number of 32 bits.
+#[inline(always)]
+fn halves(number: u32) -> [u16; 2] {
+    [number as u16, (number >> 16) as u16]
 }

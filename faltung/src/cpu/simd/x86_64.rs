@@ -175,6 +175,33 @@ instance! { Avx512, avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_load
     _mm512_loadu_pd, _mm512_storeu_pd, __m512i, _mm512_set1_epi16, _mm512_add_epi16, _mm512_mullo_epi16,
     _mm512_loadu_si512, _mm512_storeu_si512, _mm512_sub_epi16, _mm512_mulhi_epu16, _mm512_srl_epi16, keep_512, {
     #[inline(always)]
+    fn splat_pairs(self, value: u32) -> __m512i {
+        // SAFETY: `self` proves that the CPU has the instructions.
+        unsafe { _mm512_set1_epi32(value.cast_signed()) }
+    }
+    #[inline(always)]
+    unsafe fn dot_pairs<const VNNI: bool>(self, sums: __m512i, a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: `self` proves that the CPU has the instructions, the caller that it has VNNI.
+        unsafe { if VNNI { dot_512(sums, a, b) } else { _mm512_add_epi32(sums, _mm512_madd_epi16(a, b)) } }
+    }
+    #[inline(always)]
+    fn join_pairs(self, even: __m512i, odd: __m512i, shift: u32) -> __m512i {
+        // SAFETY: `self` proves that the CPU has the instructions.
+        unsafe {
+            let low = _mm512_srlv_epi32(even, _mm512_set1_epi32(shift.cast_signed()));
+            let high = _mm512_sllv_epi32(odd, _mm512_set1_epi32((16 - shift).cast_signed()));
+            _mm512_mask_blend_epi16(0xaaaa_aaaa, low, high)
+        }
+    }
+    #[inline(always)]
+    fn low_bytes_below(self, a: __m512i, limit: u16) -> u32 {
+        // SAFETY: `self` proves that the CPU has the instructions.
+        unsafe {
+            let low = _mm512_and_si512(a, _mm512_set1_epi16(255));
+            _mm512_cmplt_epu16_mask(low, _mm512_set1_epi16(limit.cast_signed()))
+        }
+    }
+    #[inline(always)]
     unsafe fn load_u8_shorts(self, from: *const u8) -> __m512i {
         // SAFETY: `self` proves that the CPU has the instructions; the caller promises the memory.
         unsafe { _mm512_cvtepu8_epi16(_mm256_loadu_si256(from.cast())) }
@@ -269,6 +296,35 @@ instance! { Avx2, avx2, __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_loadu_ps
     _mm256_loadu_pd, _mm256_storeu_pd, __m256i, _mm256_set1_epi16, _mm256_add_epi16, _mm256_mullo_epi16,
     _mm256_loadu_si256, _mm256_storeu_si256, _mm256_sub_epi16, _mm256_mulhi_epu16, _mm256_srl_epi16, keep_256, {
     #[inline(always)]
+    fn splat_pairs(self, value: u32) -> __m256i {
+        // SAFETY: `self` proves that the CPU has the instructions.
+        unsafe { _mm256_set1_epi32(value.cast_signed()) }
+    }
+    #[inline(always)]
+    unsafe fn dot_pairs<const VNNI: bool>(self, sums: __m256i, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: `self` proves that the CPU has the instructions.
+        unsafe { _mm256_add_epi32(sums, _mm256_madd_epi16(a, b)) }
+    }
+    #[inline(always)]
+    fn join_pairs(self, even: __m256i, odd: __m256i, shift: u32) -> __m256i {
+        // SAFETY: `self` proves that the CPU has the instructions.
+        unsafe {
+            let low = _mm256_srlv_epi32(even, _mm256_set1_epi32(shift.cast_signed()));
+            let high = _mm256_sllv_epi32(odd, _mm256_set1_epi32((16 - shift).cast_signed()));
+            _mm256_blend_epi16::<0xaa>(low, high)
+        }
+    }
+    #[inline(always)]
+    fn low_bytes_below(self, a: __m256i, limit: u16) -> u32 {
+        // SAFETY: `self` proves that the CPU has the instructions.
+        unsafe {
+            let low = _mm256_and_si256(a, _mm256_set1_epi16(255));
+            let below = _mm256_cmpgt_epi16(_mm256_set1_epi16(limit.cast_signed()), low);
+            let bytes = _mm_packs_epi16(_mm256_castsi256_si128(below), _mm256_extracti128_si256::<1>(below));
+            _mm_movemask_epi8(bytes).cast_unsigned()
+        }
+    }
+    #[inline(always)]
     unsafe fn load_u8_shorts(self, from: *const u8) -> __m256i {
         // SAFETY: `self` proves that the CPU has the instructions; the caller promises the memory.
         unsafe { _mm256_cvtepu8_epi16(_mm_loadu_si128(from.cast())) }
@@ -358,6 +414,21 @@ instance! { Avx2, avx2, __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_loadu_ps
         unsafe { _mm256_movemask_ps(_mm256_cmp_ps::<_CMP_LT_OQ>(vector, _mm256_set1_ps(limit))) as u16 }
     }
 }}
+
+/// [`Simd::dot_pairs`] in one instruction. LLVM makes two of `_mm512_dpwssd_epi32`, as for CPUs where it is slow.
+///
+/// # Safety
+/// The CPU has AVX-512 VNNI.
+#[target_feature(enable = "avx512f")]
+#[inline]
+unsafe fn dot_512(mut sums: __m512i, a: __m512i, b: __m512i) -> __m512i {
+    // SAFETY: the CPU has the instruction, as this function requires. It reads and writes registers alone.
+    unsafe {
+        asm!("vpdpwssd {0}, {1}, {2}", inout(zmm_reg) sums, in(zmm_reg) a, in(zmm_reg) b,
+             options(pure, nomem, nostack, preserves_flags));
+    }
+    sums
+}
 
 /// [`Simd::keep`].
 #[target_feature(enable = "avx512f")]
