@@ -9,9 +9,10 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
-use super::finish::Results;
+use super::finish::{FinishRow, Results};
 use super::line::{LineMap, image_rows};
 use super::simd::{Level, Simd, Work};
+use super::uncertain::Uncertain;
 use crate::parallel::Cancel;
 use crate::{Mask, Problem, Result};
 
@@ -101,9 +102,16 @@ impl<'a> Recompute<'a> {
         results: &mut Results<'_>,
     ) -> Result<()> {
         let places: Vec<_> = again.iter().map(|&(row, column)| (top + row, left + column)).collect();
-        self.values(&places, |number, value| {
-            let (row, column) = again[number];
-            results.set(row, column, value);
+        let (pixel, last_step) = (results.pixel(), self.problem.last_step());
+        let mut bytes = [0; AT_ONCE * size_of::<f32>()];
+        let bytes = &mut bytes[..AT_ONCE * pixel.bytes()];
+        self.sums(&places, |numbers, sums| {
+            let uncertain = &mut Uncertain::none();
+            self.sums.level.run(FinishRow { sums, unit: 1.0, last_step, uncertain, pixel, to: &mut *bytes });
+            for (&number, value) in numbers.iter().zip(bytes.chunks_exact(pixel.bytes())) {
+                let (row, column) = again[number];
+                results.part(row, column..column + 1).copy_from_slice(value);
+            }
         })
     }
 
@@ -113,6 +121,15 @@ impl<'a> Recompute<'a> {
     /// # Errors
     /// [`Error::Cancelled`](crate::Error::Cancelled).
     pub(super) fn values(&self, places: &[(usize, usize)], mut set: impl FnMut(usize, f32)) -> Result<()> {
+        self.sums(places, |numbers, sums| {
+            for (&number, &sum) in numbers.iter().zip(sums) {
+                set(number, self.problem.finish(sum));
+            }
+        })
+    }
+
+    /// Calls `set` with the indices of up to [`AT_ONCE`] places and their sums, until all have been there.
+    fn sums(&self, places: &[(usize, usize)], mut set: impl FnMut(&[usize], &[f32; AT_ONCE])) -> Result<()> {
         let mut parts: [Vec<usize>; Part::COUNT] = Default::default();
         for (number, &place) in places.iter().enumerate() {
             parts[self.part(place) as usize].push(number);
@@ -124,9 +141,7 @@ impl<'a> Recompute<'a> {
                 let places = numbers.iter().map(|&number| places[number]);
                 let is_inside = part == Part::Inside as usize;
                 let sums = if is_inside { self.sums_inside(places) } else { self.sums_of_copy(&mut copy, places) };
-                for (&number, sum) in numbers.iter().zip(sums) {
-                    set(number, self.problem.finish(sum));
-                }
+                set(numbers, &sums);
             }
         }
         Ok(())

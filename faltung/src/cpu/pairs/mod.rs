@@ -173,7 +173,9 @@ impl Pairs {
         let taps = (self.sizes[0] + self.sizes[1]) as f64;
         match level {
             Level::Avx512 => 3.5 + 0.3 * taps,
-            _ => 5.0 + 0.5 * taps,
+            Level::Avx2 => 5.0 + 0.5 * taps,
+            // Nobody has measured them.
+            Level::Neon | Level::Portable => f64::INFINITY,
         }
     }
 }

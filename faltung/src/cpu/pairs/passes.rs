@@ -198,18 +198,16 @@ impl Places {
     /// A branch for each bit would often be mispredicted. So three places are written whether they are there or not.
     #[inline(always)]
     fn add(&mut self, first: usize, mut bits: u64) {
-        let (mut at, end) = (self.count, self.count + bits.count_ones() as usize);
-        for place in &mut self.places[at..][..3] {
+        let (places, count) = (&mut self.places[self.count..], bits.count_ones() as usize);
+        for place in &mut places[..3] {
             *place = first as u32 + bits.trailing_zeros();
             bits &= bits.wrapping_sub(1);
         }
-        at += 3;
-        while bits != 0 {
-            self.places[at] = first as u32 + bits.trailing_zeros();
+        for place in places.iter_mut().take(count).skip(3) {
+            *place = first as u32 + bits.trailing_zeros();
             bits &= bits - 1;
-            at += 1;
         }
-        self.count = end;
+        self.count += count;
     }
 
     /// All of them.

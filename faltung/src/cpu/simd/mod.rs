@@ -241,7 +241,7 @@ pub(crate) trait Work {
 pub(crate) enum Level {
     /// x86-64 with AVX-512 F, BW, DQ and VL: 32 registers of 16 values.
     Avx512,
-    /// x86-64 with AVX2 and FMA: 16 registers of 8 values.
+    /// x86-64 with AVX2, FMA, BMI1 and POPCNT: 16 registers of 8 values.
     Avx2,
     /// 64-bit Arm, where every CPU has it: 32 registers of 4 values.
     Neon,
@@ -273,7 +273,12 @@ impl Level {
                     && Self::Avx2.is_detected()
             }
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Self::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("bmi1")
+                    && is_x86_feature_detected!("popcnt")
+            }
             #[cfg(target_arch = "aarch64")]
             Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
             Self::Portable => true,

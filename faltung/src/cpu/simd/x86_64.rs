@@ -6,16 +6,16 @@ use std::arch::x86_64::*;
 use super::{Level, Simd, Work};
 
 /// # Safety
-/// The CPU has AVX-512 F, BW, DQ and VL, AVX2 and FMA.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
+/// The CPU has AVX-512 F, BW, DQ and VL, and what [`avx2`] requires.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,bmi1,popcnt")]
 #[inline(never)]
 pub(super) unsafe fn avx512<W: Work>(work: W) -> W::Output {
     work.run::<_, { Level::Avx512.vectors() }>(Avx512(()))
 }
 
 /// # Safety
-/// The CPU has AVX2 and FMA.
-#[target_feature(enable = "avx2,fma")]
+/// The CPU has AVX2, FMA, BMI1 and POPCNT.
+#[target_feature(enable = "avx2,fma,bmi1,popcnt")]
 #[inline(never)]
 pub(super) unsafe fn avx2<W: Work>(work: W) -> W::Output {
     work.run::<_, { Level::Avx2.vectors() }>(Avx2(()))
