@@ -9,6 +9,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
+use kernels_gpu::abi::border::{OUTSIDE, map};
+
 use super::finish::{FinishRow, Results};
 use super::line::{LineMap, image_rows};
 use super::simd::{Level, Simd, Work};
@@ -21,6 +23,9 @@ const CHAINS: usize = 8;
 
 /// Results at once: four vectors of AVX-512.
 pub(super) const AT_ONCE: usize = 64;
+
+/// The most pixels of a window of which a copy of its own takes less time than one copy for all along an edge.
+const SMALL: usize = 256;
 
 /// Bytes that must be readable after the last pixel of a window's row: 64 are loaded at once.
 pub(super) const SPARE: usize = 64;
@@ -131,16 +136,28 @@ impl<'a> Recompute<'a> {
     /// Calls `set` with the indices of up to [`AT_ONCE`] places and their sums, until all have been there.
     fn sums(&self, places: &[(usize, usize)], mut set: impl FnMut(&[usize], &[f32; AT_ONCE])) -> Result<()> {
         let mut parts: [Vec<usize>; Part::COUNT] = Default::default();
+        let is_small = self.problem.window().coefficients().len() <= SMALL;
         for (number, &place) in places.iter().enumerate() {
-            parts[self.part(place) as usize].push(number);
+            let part = match self.part(place) {
+                Part::Inside => Part::Inside,
+                // One copy for each window.
+                _ if is_small => Part::Left,
+                part => part,
+            };
+            parts[part as usize].push(number);
         }
         let mut copy = Vec::new();
         for (part, numbers) in parts.iter().enumerate() {
             for numbers in numbers.chunks(AT_ONCE) {
                 self.cancel.check()?;
                 let places = numbers.iter().map(|&number| places[number]);
-                let is_inside = part == Part::Inside as usize;
-                let sums = if is_inside { self.sums_inside(places) } else { self.sums_of_copy(&mut copy, places) };
+                let sums = if part == Part::Inside as usize {
+                    self.sums_inside(places)
+                } else if is_small {
+                    self.sums_of_copies(&mut copy, places)
+                } else {
+                    self.sums_of_copy(&mut copy, places)
+                };
                 set(numbers, &sums);
             }
         }
@@ -173,6 +190,37 @@ impl<'a> Recompute<'a> {
             map.fill_bytes(problem, self.image, row, line);
         }
         self.sums.of(pitch, step, places.map(|(y, x)| &copy[(y - top) * pitch + x - left..]))
+    }
+
+    /// The same for small windows, from a copy of each.
+    fn sums_of_copies(
+        &self,
+        copy: &mut Vec<u8>,
+        places: impl ExactSizeIterator<Item = (usize, usize)> + Clone,
+    ) -> [f32; AT_ONCE] {
+        let (problem, window) = (self.problem, self.problem.window());
+        let (code, outside) = (problem.border().mode().code(), problem.border().value() as u8);
+        let (above, before) = problem.origin();
+        let (channels, width, area) = (problem.format().channels, problem.width() as i32, window.coefficients().len());
+        copy.resize(places.len() * area + SPARE, 0);
+        for ((y, x), copy) in places.clone().zip(copy.chunks_exact_mut(area)) {
+            let (first, channel) = ((x / channels) as i32 - before as i32, x % channels);
+            for (line, k) in copy.chunks_exact_mut(window.width()).zip(0..) {
+                let row = map(code, y as i32 - above as i32 + k, problem.height() as i32);
+                if row == OUTSIDE {
+                    line.fill(outside);
+                    continue;
+                }
+                let row = &self.image[row as usize * problem.row_values()..][..problem.row_values()];
+                for (to, l) in line.iter_mut().zip(0..) {
+                    *to = match map(code, first + l, width) {
+                        OUTSIDE => outside,
+                        column => row[column as usize * channels + channel],
+                    };
+                }
+            }
+        }
+        self.sums.of(window.width(), 1, (0..places.len()).map(|number| &copy[number * area..]))
     }
 
     /// Where the window of a place lies. Inside means that the image has [`SPARE`] bytes after its last row.
