@@ -30,6 +30,7 @@ mod passes;
 
 use super::finish::Results;
 use super::line::{LineMap, image_rows};
+use super::panel::LINE;
 use super::recompute::Recompute;
 use super::simd::Level;
 use crate::parallel::Cancel;
@@ -272,13 +273,13 @@ impl Strip<'_> {
     ) -> Result<()> {
         let PairsBlocks { mask, level, cancel, .. } = *self.blocks;
         let (width, columns) = (self.width, self.start..self.start + self.width);
-        let (count, line) = (mask.column.even.len(), 2 * (width + SLACK));
+        let (count, line) = (mask.column.even.len(), 2 * (width.next_multiple_of(SLACK) + SLACK));
         let padded = width + self.blocks.beyond() + 2 * SLACK;
         let Scratch { bytes, even, odd, lines, spare, uncertain } = scratch;
-        bytes.iter_mut().for_each(|bytes| reserve(bytes, padded));
-        even.iter_mut().chain(&mut *odd).for_each(|pairs| reserve(pairs, padded));
-        reserve(lines, count * line);
-        reserve(spare, width);
+        let bytes = &mut bytes.each_mut().map(|bytes| aligned(bytes, padded));
+        let even = &mut even.each_mut().map(|pairs| aligned(pairs, padded));
+        let odd = &mut odd.each_mut().map(|pairs| aligned(pairs, padded));
+        let (lines, spare) = (aligned(lines, count * line), aligned(spare, width));
         let mut ready = 0;
         for y in (0..results.height()).step_by(2) {
             cancel.check()?;
@@ -292,7 +293,7 @@ impl Strip<'_> {
             let is_last = y + 1 == results.height();
             let [first, second] = uncertain;
             let (to, to_second) = results.two_parts(y, columns.clone());
-            let to_second = to_second.unwrap_or(&mut spare[..width]);
+            let to_second = to_second.unwrap_or(&mut *spare);
             level.run(AlongColumn::<VNNI> {
                 lines: &lines,
                 column: &mask.column,
@@ -312,9 +313,9 @@ impl Strip<'_> {
     fn filter_rows<const VNNI: bool>(
         &self,
         at: usize,
-        bytes: &mut [Vec<u8>; 2],
-        even: &mut [Vec<u16>; 2],
-        odd: &mut [Vec<u16>; 2],
+        bytes: &mut [&mut [u8]; 2],
+        even: &mut [&mut [u16]; 2],
+        odd: &mut [&mut [u16]; 2],
         to: &mut [u16],
     ) {
         let PairsBlocks { problem, mask, image, level, .. } = *self.blocks;
@@ -344,8 +345,12 @@ impl Strip<'_> {
     }
 }
 
-fn reserve<T: Default + Clone>(values: &mut Vec<T>, length: usize) {
-    if values.len() < length {
-        values.resize(length, T::default());
+/// `length` values from a cache line's beginning on. A vector that straddles two lines takes two accesses.
+fn aligned<T: Default + Clone>(values: &mut Vec<T>, length: usize) -> &mut [T] {
+    let line = LINE / size_of::<T>();
+    if values.len() < length + line {
+        values.resize(length + line, T::default());
     }
+    let first = values.as_ptr().align_offset(LINE);
+    &mut values[first..][..length]
 }
