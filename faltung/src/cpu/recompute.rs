@@ -9,6 +9,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
+use std::ops::Range;
+
 use kernels_gpu::abi::border::{OUTSIDE, map};
 
 use super::finish::{FinishRow, Results};
@@ -137,12 +139,16 @@ impl<'a> Recompute<'a> {
     fn sums(&self, places: &[(usize, usize)], mut set: impl FnMut(&[usize], &[f32; AT_ONCE])) -> Result<()> {
         let mut parts: [Vec<usize>; Part::COUNT] = Default::default();
         let is_small = self.problem.window().coefficients().len() <= SMALL;
-        for (number, &place) in places.iter().enumerate() {
-            let part = match self.part(place) {
-                Part::Inside => Part::Inside,
+        let (rows, columns) = self.inside();
+        parts[Part::Inside as usize].reserve(places.len());
+        for (number, place) in places.iter().enumerate() {
+            let part = if rows.contains(&place.0) && columns.contains(&place.1) {
+                Part::Inside
+            } else if is_small {
                 // One copy for each window.
-                _ if is_small => Part::Left,
-                part => part,
+                Part::Left
+            } else {
+                Self::part(place, &rows, &columns)
             };
             parts[part as usize].push(number);
         }
@@ -223,23 +229,28 @@ impl<'a> Recompute<'a> {
         self.sums.of(window.width(), 1, (0..places.len()).map(|number| &copy[number * area..]))
     }
 
-    /// Where the window of a place lies. Inside means that the image has [`SPARE`] bytes after its last row.
-    fn part(&self, (y, x): (usize, usize)) -> Part {
+    /// Rows and columns of the places whose windows lie in the image, with [`SPARE`] bytes after the last row of each.
+    fn inside(&self) -> (Range<usize>, Range<usize>) {
         let (problem, step) = (self.problem, self.problem.format().channels);
         let (above, before) = (problem.origin().0, problem.origin().1 * step);
-        let (bottom, span) = (y + problem.window().height(), (problem.window().width() - 1) * step + 1);
-        if x < before {
+        let (window, row) = (problem.window(), problem.row_values());
+        let span = (window.width() - 1) * step;
+        // Rows that end SPARE bytes before the image does.
+        let readable = self.image.len().saturating_sub(SPARE) / row;
+        let end = |count: usize, size: usize, before: usize| (count + before + 1).saturating_sub(size);
+        (above..end(readable, window.height(), above), before..end(row, span + 1, before))
+    }
+
+    /// Where a window lies that is not [inside](Self::inside).
+    fn part((y, x): &(usize, usize), rows: &Range<usize>, columns: &Range<usize>) -> Part {
+        if *x < columns.start {
             Part::Left
-        } else if x - before + span > problem.row_values() {
+        } else if *x >= columns.end {
             Part::Right
-        } else if y < above {
+        } else if *y < rows.start {
             Part::Top
-        } else if bottom > problem.height() + above
-            || (bottom - above - 1) * problem.row_values() + x - before + span + SPARE > self.image.len()
-        {
-            Part::Bottom
         } else {
-            Part::Inside
+            Part::Bottom
         }
     }
 }

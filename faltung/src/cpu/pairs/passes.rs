@@ -198,7 +198,8 @@ impl Places {
     /// A branch for each bit would often be mispredicted. So three places are written whether they are there or not.
     #[inline(always)]
     fn add(&mut self, first: usize, mut bits: u64) {
-        let (places, count) = (&mut self.places[self.count..], bits.count_ones() as usize);
+        let count = bits.count_ones() as usize;
+        let places = &mut self.places[self.count..][..SLACK];
         for place in &mut places[..3] {
             *place = first as u32 + bits.trailing_zeros();
             bits &= bits.wrapping_sub(1);
