@@ -1,5 +1,7 @@
 //! The methods of the CPU, and the choice of one.
 
+use std::ops::Range;
+
 use super::Window;
 use super::byte_rows::ByteRow;
 use super::fft::Fft;
@@ -80,7 +82,13 @@ impl Method {
 
     /// Pairs of 16-bit numbers where they can serve, and their cost in multiply-adds of the direct method for a result.
     pub(super) fn pairs(level: Level, problem: &Problem) -> Option<(Self, f64)> {
-        let mask = Pairs::of(problem).filter(|_| !is_narrow(level, problem))?;
+        let (channels, side) = (problem.format().channels, problem.window().width().max(problem.window().height()));
+        if channels > 1 && level.has_byte_instructions() && BYTES_OF_CHANNELS.contains(&side)
+            || is_narrow(level, problem)
+        {
+            return None;
+        }
+        let mask = Pairs::of(problem)?;
         let recompute = if has_lanes(level) { RECOMPUTE_IN_LANES } else { RECOMPUTE };
         let area = (problem.window().width() * problem.window().height()) as f64;
         let cost = mask.cost(level) + mask.uncertain_part() * recompute * area;
@@ -162,6 +170,8 @@ impl Method {
 const ROW: f64 = 1.7;
 /// The same for bytes: three instructions multiply four pixels by the three digits of four coefficients.
 const BYTE_ROW: f64 = 0.9;
+/// With several channels, masks of these sides take less time with rows of bytes than with pairs.
+const BYTES_OF_CHANNELS: Range<usize> = 4..19;
 /// The cost of both passes beside their multiply-adds.
 const PASSES: f64 = 4.0;
 /// The cost of a multiply-add of a result that is computed again, one of eight chains without vectors.

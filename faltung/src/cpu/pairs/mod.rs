@@ -1,30 +1,31 @@
-//! Images of bytes and separable masks without negative coefficients, such as Gaussians: dot products of pairs of 16-bit
-//! numbers.
+//! Images of bytes and separable masks without negative coefficients, such as Gaussians: dot products of pairs of
+//! 16-bit numbers.
 //!
 //! ```text
-//! two rows of bytes --widen--> 16-bit numbers --along the row--> lines of pairs --along the column--> two rows of bytes
+//! two rows of bytes --widen--> 16-bit numbers --along the row--> lines of pairs
+//! lines of pairs --along the column--> two rows of results
 //! ```
-//! One instruction multiplies two pairs of signed 16-bit numbers and adds both products to 32 bits, in each lane of a
+//! One instruction multiplies two pairs of signed 16-bit numbers and adds both products in 32 bits, in each lane of a
 //! vector: twice as many products as `f32` has. Both passes use it:
 //!
-//! - **Along the row** a pair is two neighbouring pixels of a channel. The sums of 32 bits are exact. Their upper 16 bits
-//!   are the filtered value, with 8 binary digits behind the point. It is the only value that is rounded.
+//! - **Along the row** a pair is two neighbouring pixels of a channel. The sums of 32 bits are exact. 16 of their bits
+//!   are the filtered value, with 8 binary digits behind the point. Only this step rounds.
 //! - **Along the column** a pair is the filtered values of two rows, so two rows are filtered together.
 //!
 //! Where the row or the column has a pair of coefficients `(c0, c1)` for one of two neighbouring results, it has
 //! `(0, c0), (c1, c2)` for the other one. So both read the same pairs.
 //!
 //! # Which results are certain
-//! A result is `floor(z)` without its last 8 bits, where `z = 256 s + 128 + r + e`. There `s` is the ordered sum, and `e`
-//! is the error, `|e| <= r`. It is what all of these add up to, in units of 2^-8:
+//! A result is `floor(z)` without its last 8 bits, where `z = 256 s + 128 + r + e`. Here `s` is the ordered sum, and `e`
+//! is the error. `|e|` is at most the radius `r`, the sum of these, in units of 2^-8:
 //!
 //! 1. The coefficients in fixed point are not exactly the mask: `sum |column row - M| * 127.5 * 256`. A pixel is 127.5
-//!    more or less 127.5. What the first part makes of this difference is known. It is subtracted.
+//!    plus or minus up to 127.5. What the first part makes of the difference is known, and it is subtracted.
 //! 2. Filtered rows are rounded by up to 1/2, which counts `sum(column)` times.
 //! 3. The ordered sum has an error: [`DirectSum`].
 //!
-//! If `s` rounds to an integer `m`, then `z` is at least `256 m` and less than `256 (m + 1) + 2 r`. So if the last 8 bits
-//! of `floor(z)` are more than `2 r`, the result is `m`. The others are recomputed as ordered sums.
+//! If `s` rounds to an integer `m`, then `z` is at least `256 m` and less than `256 (m + 1) + 2 r`. So if the last 8
+//! bits of `floor(z)` are more than `2 r`, the result is `m`. The others are recomputed as ordered sums.
 
 mod passes;
 

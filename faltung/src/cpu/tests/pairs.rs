@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::Axis;
+use crate::cpu::pairs::Pairs;
 
 /// Column and row of a mask whose coefficients sum to `sum`.
 fn outer(column: &[f64], row: &[f64], sum: f64) -> Mask {
@@ -57,8 +58,8 @@ fn bits_of_the_ordered_sum() {
                 }
                 let expected = expected::<u8, u8>(&problem, &source);
                 for level in Level::available() {
-                    if let Some((method, _)) = Method::pairs(level, &problem) {
-                        check_method(&Convolution::with(level, method), &problem, &source, &expected);
+                    if let Some(mask) = Pairs::of(&problem) {
+                        check_method(&Convolution::with(level, Method::Pairs(mask)), &problem, &source, &expected);
                         served += 1;
                     }
                 }
