@@ -16,8 +16,8 @@
 //! `(0, c0), (c1, c2)` for the other one. So both read the same pairs.
 //!
 //! # Which results are certain
-//! A result is `floor(z)` without its last 8 bits, where `z = 256 s + 128 + r + e`. Here `s` is the ordered sum, and `e`
-//! is the error. `|e|` is at most the radius `r`, the sum of these, in units of 2^-8:
+//! A result is `floor(z)` without its last 8 bits, where `z = 256 s + 128 + r + e`. Here `s` is the ordered sum, and
+//! `e` is the error. `|e|` is at most the radius `r`, the sum of these, in units of 2^-8:
 //!
 //! 1. The coefficients in fixed point are not exactly the mask: `sum |column row - M| * 127.5 * 256`. A pixel is 127.5
 //!    plus or minus up to 127.5. What the first part makes of the difference is known, and it is subtracted.
