@@ -1,7 +1,5 @@
 //! The methods of the CPU, and the choice of one.
 
-use std::ops::Range;
-
 use super::Window;
 use super::byte_rows::ByteRow;
 use super::fft::Fft;
@@ -82,10 +80,15 @@ impl Method {
 
     /// Pairs of 16-bit numbers where they can serve, and their cost in multiply-adds of the direct method for a result.
     pub(super) fn pairs(level: Level, problem: &Problem) -> Option<(Self, f64)> {
-        let (channels, side) = (problem.format().channels, problem.window().width().max(problem.window().height()));
-        if channels > 1 && level.has_byte_instructions() && BYTES_OF_CHANNELS.contains(&side)
-            || is_narrow(level, problem)
-        {
+        let side = problem.window().width().max(problem.window().height());
+        // Measured on an Intel Xeon, with two threads.
+        let are_slow = level.has_byte_instructions()
+            && if problem.format().channels == 1 {
+                side < 7 && problem.values() < MANY_VALUES
+            } else {
+                (4..19).contains(&side)
+            };
+        if are_slow || is_narrow(level, problem) {
             return None;
         }
         let mask = Pairs::of(problem)?;
@@ -170,8 +173,8 @@ impl Method {
 const ROW: f64 = 1.7;
 /// The same for bytes: three instructions multiply four pixels by the three digits of four coefficients.
 const BYTE_ROW: f64 = 0.9;
-/// With several channels, masks of these sides take less time with rows of bytes than with pairs.
-const BYTES_OF_CHANNELS: Range<usize> = 4..19;
+/// From so many values on, also small masks take less time in pairs.
+const MANY_VALUES: usize = 1 << 20;
 /// The cost of both passes beside their multiply-adds.
 const PASSES: f64 = 4.0;
 /// The cost of a multiply-add of a result that is computed again, one of eight chains without vectors.

@@ -81,16 +81,13 @@ fn limits() {
             Convolution::with(level, method).run(&of_gaussian, &source, &mut result).unwrap();
             expected.iter().zip(&result).filter(|(a, b)| a != b).count()
         };
-        let pairs = || Method::pairs(level, &of_gaussian).unwrap().0;
-        let mut method = pairs();
-        if let Method::Pairs(mask) = &mut method {
-            assert!(mask.uncertain_part() < 0.02);
-            mask.trust_all();
-        }
-        assert!(wrong(method) > 10, "{level:?}");
-        assert_eq!(wrong(pairs()), 0, "{level:?}");
-        for mask in [Mask::sobel(Axis::X), outer(&[1.0, 2.0], &[1.0, 1.0], 1.1), Mask::disk(2.5).unwrap()] {
-            assert!(Method::pairs(level, &bytes(&mask, (90, 90), 1, 0)).is_none(), "{level:?}");
-        }
+        let mut mask = Pairs::of(&of_gaussian).unwrap();
+        assert!(mask.uncertain_part() < 0.02);
+        assert_eq!(wrong(Method::Pairs(Pairs::of(&of_gaussian).unwrap())), 0, "{level:?}");
+        mask.trust_all();
+        assert!(wrong(Method::Pairs(mask)) > 10, "{level:?}");
+    }
+    for mask in [Mask::sobel(Axis::X), outer(&[1.0, 2.0], &[1.0, 1.0], 1.1), Mask::disk(2.5).unwrap()] {
+        assert!(Pairs::of(&bytes(&mask, (90, 90), 1, 0)).is_none());
     }
 }
