@@ -4,7 +4,8 @@
     cargo build --release -p host
     python3 docs/measurements/opencv.py target/release/host > docs/measurements/CPU.csv
 
-Sides of the images may follow the program: by default 512, 2048 and 4096. For a CPU with AVX2 alone, set
+Sides of the images may follow the program: by default 512, 2048 and 4096. With `--separable-bytes` in front of the
+program, only separable masks on bytes are measured. For a CPU with AVX2 alone, set
 `FALTUNG_CPU=avx2` and `OPENCV_CPU_DISABLE=AVX512-SKX`.
 
 Both get the same sizes, masks and number of threads. Rounds of both take turns; the shortest time of each counts, in
@@ -62,18 +63,18 @@ def peers(image, side, separable, random):
     return {"filter2D": shortest(lambda: cv2.filter2D(image, -1, mask, borderType=border))}
 
 
-def main(host, sizes):
+def main(host, sizes, only_separable_bytes):
     random = np.random.default_rng(1)
     print(f"OpenCV {cv2.__version__}, {cv2.getNumThreads()} threads", file=sys.stderr)
     table = csv.writer(sys.stdout, lineterminator="\n")
     heads = ["size", "pixel", "channels", "mask", "accuracy", "side", "method", "us", "peer", "peer_us", "ratio"]
     table.writerow(heads)
     for size in sizes:
-        for pixel, channels in (("f32", 1), ("u8", 1), ("u8", 3)):
+        for pixel, channels in (("u8", 1), ("u8", 3)) if only_separable_bytes else (("f32", 1), ("u8", 1), ("u8", 3)):
             image = random.random((size, size) if channels == 1 else (size, size, channels), dtype=np.float32)
             if pixel == "u8":
                 image = (image * 255).astype(np.uint8)
-            for separable in (False, True):
+            for separable in (True,) if only_separable_bytes else (False, True):
                 classes = ("bounded", "normwise") if separable and pixel == "u8" else ("bounded",)
                 times = {(side, accuracy): (float("inf"), "") for side in MASKS for accuracy in classes}
                 of_peers = {side: {} for side in MASKS}
@@ -94,4 +95,5 @@ def main(host, sizes):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], [int(size) for size in sys.argv[2:]] or SIZES)
+    arguments = [argument for argument in sys.argv[1:] if argument != "--separable-bytes"]
+    main(arguments[0], [int(size) for size in arguments[1:]] or SIZES, "--separable-bytes" in sys.argv)
