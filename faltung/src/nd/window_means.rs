@@ -45,8 +45,8 @@ const KEPT: usize = 1 << 24;
 /// Up to so many columns, a vector of sums takes one addition a column. That is faster than one after another.
 const FEW: usize = 9;
 
-/// The largest magnitude of a sum of `i32`.
-const MOST: f64 = i32::MAX as f64;
+/// The largest magnitude of a value whose means [`rounded_mean`] rounds.
+const MOST: f64 = 16_777_215.0;
 
 /// The mean of a window of `sizes` rows and columns at each pixel of an image. It is rounded once: integers half to
 /// even.
@@ -151,9 +151,11 @@ impl<'a> WindowMeans<'a> {
                 Values::new(self.input.layout.element, outside).is_some_and(|values| values.are_whole(most))
             })
         };
-        let inverse = (area <= LARGEST_INVERTED && are_whole(f64::MAX)).then_some(1.0 / area as f64);
+        let inverse = (area <= LARGEST_INVERTED && are_whole(MOST)).then_some(1.0 / area as f64);
         match inverse {
-            Some(_) if are_whole(MOST / area as f64) => self.run_with::<T, Wrapping<i32>>(level, inverse),
+            Some(_) if are_whole(f64::from(i32::MAX) / area as f64) => {
+                self.run_with::<T, Wrapping<i32>>(level, inverse)
+            }
             _ => self.run_with::<T, f64>(level, inverse),
         }
     }

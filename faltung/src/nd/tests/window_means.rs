@@ -22,7 +22,8 @@ struct Problem {
 
 impl Problem {
     fn random(random: &mut fastrand::Rng, most: [usize; 2]) -> Self {
-        let (sizes, value) = (most.map(|most| random.usize(1..=most)), random.i64(-3..100) as f64);
+        let sizes = most.map(|most| random.usize(1..=most));
+        let value = if random.usize(..6) == 0 { 268_435_456.0 } else { random.i64(-3..100) as f64 };
         let lines = std::array::from_fn(|axis| {
             let size = sizes[axis];
             let origin = random.isize(-((size / 2) as isize)..=((size - 1) / 2) as isize);
