@@ -57,7 +57,25 @@ impl<'a> Results<'a> {
     /// Writes one result: an integer is rounded and saturated.
     pub(super) fn set(&mut self, row: usize, column: usize, value: f32) {
         let pixel = self.pixel;
-        set(pixel, self.part(row, column..column + 1), value);
+        let to = self.part(row, column..column + 1);
+        match pixel {
+            PixelType::F32 => to.copy_from_slice(&value.to_ne_bytes()),
+            PixelType::U8 => to[0] = u8::from_f32(value),
+            PixelType::U16 => to.copy_from_slice(&u16::from_f32(value).to_ne_bytes()),
+        }
+    }
+
+    /// Writes some results: row and column of each, and its bytes.
+    pub(super) fn scatter(&mut self, places: impl Iterator<Item = (usize, usize)>, bytes: &[u8]) {
+        if self.pixel == PixelType::U8 {
+            for ((row, column), &byte) in places.zip(bytes) {
+                self.rows[row][column] = byte;
+            }
+            return;
+        }
+        for ((row, column), value) in places.zip(bytes.chunks_exact(self.pixel.bytes())) {
+            self.part(row, column..column + 1).copy_from_slice(value);
+        }
     }
 
     /// Whether the value of this column is aligned to `bytes` in each of some rows.
@@ -78,15 +96,6 @@ impl<'a> Results<'a> {
             *to = row[first * bytes..].as_mut_ptr();
         }
         To { rows, offset: 0 }
-    }
-}
-
-/// Writes one value to its bytes: an integer is rounded and saturated.
-pub(super) fn set(pixel: PixelType, to: &mut [u8], value: f32) {
-    match pixel {
-        PixelType::F32 => to.copy_from_slice(&value.to_ne_bytes()),
-        PixelType::U8 => to[0] = u8::from_f32(value),
-        PixelType::U16 => to.copy_from_slice(&u16::from_f32(value).to_ne_bytes()),
     }
 }
 

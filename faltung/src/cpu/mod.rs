@@ -46,6 +46,7 @@ mod reference;
 mod ring;
 mod row_pass;
 pub(crate) mod simd;
+mod strips;
 mod tile;
 mod uncertain;
 pub(crate) mod whole;
@@ -62,12 +63,11 @@ use finish::Results;
 use line::Values;
 use method::Method;
 use narrow::Narrow;
-use pairs::PairsBlocks;
 use ring::{Rings, Row};
 use simd::Level;
+use strips::{ByteBlocks, ByteMask};
 use tile::{ROWS, Window};
 use uncertain::Limits;
-use whole::WholeBlocks;
 
 pub(crate) use rates::rates;
 pub use reference::reference;
@@ -188,18 +188,8 @@ impl Convolution {
                     rings.compute(scratch, top, left, results)
                 })
             }
-            (Method::Whole(mask), Values::U8(image)) => {
-                let blocks = WholeBlocks { problem, mask, image, level: self.level, cancel };
-                in_blocks(problem, Cut::separable(problem, threads()), result, |scratch, top, left, results| {
-                    blocks.compute(scratch, top, left, results)
-                })
-            }
-            (Method::Pairs(mask), Values::U8(image)) => {
-                let blocks = PairsBlocks { problem, mask, image, level: self.level, cancel };
-                in_blocks(problem, Cut::separable(problem, threads()), result, |scratch, top, left, results| {
-                    blocks.compute(scratch, top, left, results)
-                })
-            }
+            (Method::Whole(mask), Values::U8(image)) => self.in_strips(cancel, problem, mask, image, result),
+            (Method::Pairs(mask), Values::U8(image)) => self.in_strips(cancel, problem, mask, image, result),
             (Method::Whole(_) | Method::Pairs(_), _) => unreachable!("only for images of bytes"),
             (Method::Fft(_), _) => unreachable!("`run_as` has returned"),
             (Method::Separable { column, row, limits, partial_sums, .. }, _) => {
@@ -210,6 +200,20 @@ impl Convolution {
                 })
             }
         }
+    }
+
+    fn in_strips<M: ByteMask + Sync>(
+        &self,
+        cancel: &Cancel,
+        problem: &Problem,
+        mask: &M,
+        image: &[u8],
+        result: &mut [u8],
+    ) -> Result<()> {
+        let blocks = ByteBlocks { problem, mask, image, level: self.level, cancel };
+        in_blocks(problem, Cut::separable(problem, threads()), result, |scratch, top, left, results| {
+            blocks.compute(scratch, top, left, results)
+        })
     }
 }
 
@@ -332,10 +336,10 @@ impl Cut {
     }
 
     /// Blocks for a separable mask and `threads` threads. All rows under the windows of a block are filtered again for
-    /// it, so blocks are some times as high as the mask.
+    /// it, and a block costs as much as some rows. So blocks are some times as high as the mask.
     fn separable(problem: &Problem, threads: usize) -> Self {
         let window = problem.window();
-        Self::new(problem, threads, window.width() + window.height(), usize::MAX, 3 * window.height())
+        Self::new(problem, threads, window.width() + window.height(), usize::MAX, 4 * window.height() + 64)
     }
 
     /// A block has at most `most` rows. It has at least `least` rows if every thread still gets a block. Its height is

@@ -9,7 +9,7 @@
 
 use kernels_gpu::abi::border::{OUTSIDE, map};
 
-use super::finish::{put, set};
+use super::finish::{Results, put};
 use super::line::{Values, image_rows};
 use super::recompute::Recompute;
 use super::simd::{Level, Simd, Work};
@@ -88,7 +88,7 @@ impl Narrow<'_> {
         let finish = problem.last_step();
         let mut column_results = vec![0_u8; padded * bytes];
         let mut uncertain = Uncertain::new(self.level, self.limits, padded);
-        let mut again = Vec::new();
+        let mut recompute = Recompute::new(problem, self.source, self.level, self.cancel, (top, 0));
         for value in 0..width {
             self.cancel.check()?;
             let first = (value / step) as i32 - problem.origin().1 as i32;
@@ -116,15 +116,12 @@ impl Narrow<'_> {
                 2 => copy_column::<2>(from, to, width),
                 _ => copy_column::<4>(from, to, width),
             }
-            uncertain.places(1, 0..count, |_, y| again.push((top + y, value)));
+            uncertain.places(1, 0..count, |_, row| recompute.push(row, value));
         }
-        if let (Values::U8(image), false) = (self.source, again.is_empty()) {
-            Recompute::new(problem, image, self.level, self.cancel).values(&again, |number, value| {
-                let (y, x) = again[number];
-                set(pixel, &mut results[((y - top) * width + x) * bytes..][..bytes], value);
-            })?;
+        if recompute.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        recompute.rest(&mut Results::new(results.chunks_mut(width * bytes).collect(), pixel))
     }
 
     /// Writes the lines of all columns and, after them, that of the border's value, as far as the windows of `count`

@@ -9,12 +9,13 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
+use std::cell::OnceCell;
 use std::ops::Range;
 
 use kernels_gpu::abi::border::{OUTSIDE, map};
 
 use super::finish::{FinishRow, Results};
-use super::line::{LineMap, image_rows};
+use super::line::{LineMap, Values, image_rows};
 use super::simd::{Level, Simd, Work};
 use super::uncertain::Uncertain;
 use crate::parallel::Cancel;
@@ -54,162 +55,202 @@ impl OrderedSums {
         Self { level, coefficients, width, height }
     }
 
-    /// The sums of up to [`AT_ONCE`] windows. Each slice begins with the first pixel of a window. Pixels of a row are
-    /// `step` bytes apart, rows are `stride` bytes apart.
+    /// The sums of up to [`AT_ONCE`] windows of an image or a part of one. `starts` has the index of the first pixel of
+    /// each window. Pixels of a row are `step` bytes apart, rows are `stride` bytes apart.
     ///
     /// # Panics
-    /// If there is no window, or a slice has less than [`SPARE`] bytes after its last pixel.
-    pub(super) fn of<'w>(
+    /// If there is no window, or there are less than [`SPARE`] bytes after the last pixel of a window.
+    pub(super) fn of(
         &self,
-        stride: usize,
-        step: usize,
-        windows: impl ExactSizeIterator<Item = &'w [u8]>,
+        pixels: &[u8],
+        (stride, step): (usize, usize),
+        starts: impl ExactSizeIterator<Item = usize>,
     ) -> [f32; AT_ONCE] {
-        let needed = (self.height - 1) * stride + (self.width - 1) * step + 1 + SPARE;
-        let (mut begins, count) = ([std::ptr::null(); AT_ONCE], windows.len());
-        for (begin, pixels) in begins.iter_mut().zip(windows) {
-            *begin = pixels[..needed].as_ptr();
+        let (mut begins, count, mut last) = ([pixels.as_ptr(); AT_ONCE], starts.len(), 0);
+        for (begin, start) in begins.iter_mut().zip(starts) {
+            last = last.max(start);
+            *begin = begin.wrapping_add(start);
         }
-        let (used, unused) = begins.split_at_mut(count);
-        unused.fill(used[0]);
+        assert!((1..=AT_ONCE).contains(&count));
+        assert!(last + (self.height - 1) * stride + (self.width - 1) * step + 1 + SPARE <= pixels.len());
         let windows = Windows { begins, count, stride, step, coefficients: &self.coefficients, width: self.width };
         let mut sums = [0.0; AT_ONCE];
-        // SAFETY: all bytes of each window and SPARE more are there, as the index above has checked.
+        // SAFETY: all bytes of each window and SPARE more are there, as asserted. An unused entry is the first of them.
         unsafe { windows.add_to(self.level, &mut sums) };
         sums
     }
 }
 
-/// The image and the filter of results that are computed again.
+/// Uncertain results of a block. They wait until [`AT_ONCE`] of them can be computed together.
 pub(super) struct Recompute<'a> {
     /// The problem. The border's value is a byte.
     problem: &'a Problem,
-    /// The image.
     image: &'a [u8],
-    sums: OrderedSums,
+    level: Level,
     /// Whether to end early.
     cancel: &'a Cancel,
+    /// The block's first output: row and value of the row.
+    first: (usize, usize),
+    /// Made for the first results.
+    sums: OnceCell<OrderedSums>,
+    /// Rows and values of a row whose windows lie in the image, with [`SPARE`] bytes after the last row of each.
+    inside: (Range<usize>, Range<usize>),
+    /// Results whose windows lie in the image.
+    waiting: Vec<Waiting>,
+    /// The others.
+    at_edges: Vec<Place>,
+}
+
+/// A result of a block: row and column.
+type Place = (usize, usize);
+
+/// A result whose window lies in the image.
+#[derive(Clone, Copy)]
+struct Waiting {
+    /// The index of the window's first pixel.
+    start: usize,
+    place: Place,
 }
 
 impl<'a> Recompute<'a> {
-    /// For results of `image`.
-    pub(super) fn new(problem: &'a Problem, image: &'a [u8], level: Level, cancel: &'a Cancel) -> Self {
-        Self { problem, image, sums: OrderedSums::new(level, problem.window()), cancel }
+    /// For the results of a block of `source` whose first output is value `first.1` of row `first.0`. Only images of
+    /// bytes have uncertain results.
+    pub(super) fn new(
+        problem: &'a Problem,
+        source: Values<'a>,
+        level: Level,
+        cancel: &'a Cancel,
+        first: (usize, usize),
+    ) -> Self {
+        let image = if let Values::U8(image) = source { image } else { &[] };
+        Self {
+            problem,
+            image,
+            level,
+            cancel,
+            first,
+            sums: OnceCell::new(),
+            inside: inside(problem, image),
+            waiting: Vec::new(),
+            at_edges: Vec::new(),
+        }
     }
 
-    /// Computes some results of a block again: row and column of each in the block, whose first output is value `left`
-    /// of row `top`.
+    /// Notes that a result is to be computed again.
+    #[inline]
+    pub(super) fn push(&mut self, row: usize, column: usize) {
+        let (y, x) = (self.first.0 + row, self.first.1 + column);
+        if self.inside.0.contains(&y) && self.inside.1.contains(&x) {
+            let (above, before) = self.problem.origin();
+            let start = (y - above) * self.problem.row_values() + x - before * self.problem.format().channels;
+            self.waiting.push(Waiting { start, place: (row, column) });
+        } else {
+            self.at_edges.push((row, column));
+        }
+    }
+
+    /// Whether no result waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.at_edges.is_empty()
+    }
+
+    /// Computes results, [`AT_ONCE`] at a time, as long as there are so many.
     ///
     /// # Errors
     /// [`Error::Cancelled`](crate::Error::Cancelled).
-    pub(super) fn block(
-        &self,
-        (top, left): (usize, usize),
-        again: &[(usize, usize)],
-        results: &mut Results<'_>,
-    ) -> Result<()> {
-        let places: Vec<_> = again.iter().map(|&(row, column)| (top + row, left + column)).collect();
-        let (pixel, last_step) = (results.pixel(), self.problem.last_step());
-        let mut bytes = [0; AT_ONCE * size_of::<f32>()];
-        let bytes = &mut bytes[..AT_ONCE * pixel.bytes()];
-        self.sums(&places, |numbers, sums| {
-            let uncertain = &mut Uncertain::none();
-            self.sums.level.run(FinishRow { sums, unit: 1.0, last_step, uncertain, pixel, to: &mut *bytes });
-            for (&number, value) in numbers.iter().zip(bytes.chunks_exact(pixel.bytes())) {
-                let (row, column) = again[number];
-                results.part(row, column..column + 1).copy_from_slice(value);
-            }
-        })
+    pub(super) fn full(&mut self, results: &mut Results<'_>) -> Result<()> {
+        let whole = self.waiting.len() / AT_ONCE * AT_ONCE;
+        if whole == 0 {
+            return Ok(());
+        }
+        self.compute_waiting(whole, results)
     }
 
-    /// Calls `set` with the index of each place and its result before rounding to an integer. A place is a row and an
-    /// interleaved column of the result. The sums have the bits of the ordered sums.
+    /// Computes all results that still wait.
     ///
     /// # Errors
     /// [`Error::Cancelled`](crate::Error::Cancelled).
-    pub(super) fn values(&self, places: &[(usize, usize)], mut set: impl FnMut(usize, f32)) -> Result<()> {
-        self.sums(places, |numbers, sums| {
-            for (&number, &sum) in numbers.iter().zip(sums) {
-                set(number, self.problem.finish(sum));
-            }
-        })
-    }
-
-    /// Calls `set` with the indices of up to [`AT_ONCE`] places and their sums, until all have been there.
-    fn sums(&self, places: &[(usize, usize)], mut set: impl FnMut(&[usize], &[f32; AT_ONCE])) -> Result<()> {
-        let mut parts: [Vec<usize>; Part::COUNT] = Default::default();
-        let is_small = self.problem.window().coefficients().len() <= SMALL;
-        let (rows, columns) = self.inside();
-        parts[Part::Inside as usize].reserve(places.len());
-        for (number, place) in places.iter().enumerate() {
-            let part = if rows.contains(&place.0) && columns.contains(&place.1) {
-                Part::Inside
-            } else if is_small {
-                // One copy for each window.
-                Part::Left
-            } else {
-                Self::part(place, &rows, &columns)
-            };
-            parts[part as usize].push(number);
+    pub(super) fn rest(&mut self, results: &mut Results<'_>) -> Result<()> {
+        self.compute_waiting(self.waiting.len(), results)?;
+        if self.at_edges.is_empty() {
+            return Ok(());
         }
         let mut copy = Vec::new();
-        for (part, numbers) in parts.iter().enumerate() {
-            for numbers in numbers.chunks(AT_ONCE) {
+        if self.problem.window().coefficients().len() <= SMALL {
+            for places in self.at_edges.chunks(AT_ONCE) {
                 self.cancel.check()?;
-                let places = numbers.iter().map(|&number| places[number]);
-                let sums = if part == Part::Inside as usize {
-                    self.sums_inside(places)
-                } else if is_small {
-                    self.sums_of_copies(&mut copy, places)
-                } else {
-                    self.sums_of_copy(&mut copy, places)
-                };
-                set(numbers, &sums);
+                let sums = self.sums_of_copies(&mut copy, places);
+                self.put(&sums, places.iter().copied(), results);
+            }
+        } else {
+            // Windows over the same edge have few pixels under them.
+            let mut edges: [Vec<Place>; 4] = Default::default();
+            for &place in &self.at_edges {
+                edges[self.edge(place)].push(place);
+            }
+            for places in edges.iter().flat_map(|places| places.chunks(AT_ONCE)) {
+                self.cancel.check()?;
+                let sums = self.sums_of_copy(&mut copy, places);
+                self.put(&sums, places.iter().copied(), results);
             }
         }
+        self.at_edges.clear();
         Ok(())
     }
 
-    /// The sums of up to [`AT_ONCE`] places whose windows lie in the image. They are read in place.
-    fn sums_inside(&self, places: impl ExactSizeIterator<Item = (usize, usize)>) -> [f32; AT_ONCE] {
-        let (row, step) = (self.problem.row_values(), self.problem.format().channels);
-        let (above, before) = self.problem.origin();
-        self.sums.of(row, step, places.map(|(y, x)| &self.image[(y - above) * row + x - before * step..]))
+    fn sums(&self) -> &OrderedSums {
+        self.sums.get_or_init(|| OrderedSums::new(self.level, self.problem.window()))
+    }
+
+    /// Computes the first `count` results whose windows lie in the image. They are read in place.
+    fn compute_waiting(&mut self, count: usize, results: &mut Results<'_>) -> Result<()> {
+        let apart = (self.problem.row_values(), self.problem.format().channels);
+        for waiting in self.waiting[..count].chunks(AT_ONCE) {
+            self.cancel.check()?;
+            let sums = self.sums().of(self.image, apart, waiting.iter().map(|waiting| waiting.start));
+            self.put(&sums, waiting.iter().map(|waiting| waiting.place), results);
+        }
+        self.waiting.drain(..count);
+        Ok(())
+    }
+
+    /// Finishes sums, and writes them.
+    fn put(&self, sums: &[f32; AT_ONCE], places: impl Iterator<Item = Place>, results: &mut Results<'_>) {
+        let (pixel, last_step) = (results.pixel(), self.problem.last_step());
+        let mut bytes = [0; AT_ONCE * size_of::<f32>()];
+        let bytes = &mut bytes[..AT_ONCE * pixel.bytes()];
+        let uncertain = &mut Uncertain::none();
+        self.level.run(FinishRow { sums, unit: 1.0, last_step, uncertain, pixel, to: &mut *bytes });
+        results.scatter(places, bytes);
     }
 
     /// The sums of up to [`AT_ONCE`] places, from a copy of the pixels under all of their windows. It has the border.
-    fn sums_of_copy(
-        &self,
-        copy: &mut Vec<u8>,
-        places: impl ExactSizeIterator<Item = (usize, usize)> + Clone,
-    ) -> [f32; AT_ONCE] {
+    fn sums_of_copy(&self, copy: &mut Vec<u8>, places: &[Place]) -> [f32; AT_ONCE] {
         let (mut top, mut bottom, mut left, mut right) = (usize::MAX, 0, usize::MAX, 0);
-        for (y, x) in places.clone() {
-            (top, bottom, left, right) = (top.min(y), bottom.max(y), left.min(x), right.max(x));
+        for &(row, column) in places {
+            (top, bottom, left, right) = (top.min(row), bottom.max(row), left.min(column), right.max(column));
         }
         let (problem, span) = (self.problem, right + 1 - left);
         let step = problem.format().channels;
         let pitch = span + (problem.window().width() - 1) * step;
-        let (map, rows) = (LineMap::new(problem, left, span), image_rows(problem, top, bottom + 1 - top));
+        let map = LineMap::new(problem, self.first.1 + left, span);
+        let rows = image_rows(problem, self.first.0 + top, bottom + 1 - top);
         copy.resize(rows.len() * pitch + SPARE, 0);
         for (line, &row) in copy.chunks_exact_mut(pitch).zip(&rows) {
             map.fill_bytes(problem, self.image, row, line);
         }
-        self.sums.of(pitch, step, places.map(|(y, x)| &copy[(y - top) * pitch + x - left..]))
+        self.sums().of(copy, (pitch, step), places.iter().map(|&(row, column)| (row - top) * pitch + column - left))
     }
 
     /// The same for small windows, from a copy of each.
-    fn sums_of_copies(
-        &self,
-        copy: &mut Vec<u8>,
-        places: impl ExactSizeIterator<Item = (usize, usize)> + Clone,
-    ) -> [f32; AT_ONCE] {
+    fn sums_of_copies(&self, copy: &mut Vec<u8>, places: &[Place]) -> [f32; AT_ONCE] {
         let (problem, window) = (self.problem, self.problem.window());
         let (code, outside) = (problem.border().mode().code(), problem.border().value() as u8);
         let (above, before) = problem.origin();
         let (channels, width, area) = (problem.format().channels, problem.width() as i32, window.coefficients().len());
         copy.resize(places.len() * area + SPARE, 0);
-        for ((y, x), copy) in places.clone().zip(copy.chunks_exact_mut(area)) {
+        for (&(row, column), copy) in places.iter().zip(copy.chunks_exact_mut(area)) {
+            let (y, x) = (self.first.0 + row, self.first.1 + column);
             let (first, channel) = ((x / channels) as i32 - before as i32, x % channels);
             for (line, k) in copy.chunks_exact_mut(window.width()).zip(0..) {
                 let row = map(code, y as i32 - above as i32 + k, problem.height() as i32);
@@ -226,33 +267,35 @@ impl<'a> Recompute<'a> {
                 }
             }
         }
-        self.sums.of(window.width(), 1, (0..places.len()).map(|number| &copy[number * area..]))
+        self.sums().of(copy, (window.width(), 1), (0..places.len()).map(|number| number * area))
     }
 
-    /// Rows and columns of the places whose windows lie in the image, with [`SPARE`] bytes after the last row of each.
-    fn inside(&self) -> (Range<usize>, Range<usize>) {
-        let (problem, step) = (self.problem, self.problem.format().channels);
-        let (above, before) = (problem.origin().0, problem.origin().1 * step);
-        let (window, row) = (problem.window(), problem.row_values());
-        let span = (window.width() - 1) * step;
-        // Rows that end SPARE bytes before the image does.
-        let readable = self.image.len().saturating_sub(SPARE) / row;
-        let end = |count: usize, size: usize, before: usize| (count + before + 1).saturating_sub(size);
-        (above..end(readable, window.height(), above), before..end(row, span + 1, before))
-    }
-
-    /// Where a window lies that is not [inside](Self::inside).
-    fn part((y, x): &(usize, usize), rows: &Range<usize>, columns: &Range<usize>) -> Part {
-        if *x < columns.start {
-            Part::Left
-        } else if *x >= columns.end {
-            Part::Right
-        } else if *y < rows.start {
-            Part::Top
+    /// The edge that a window lies over: left, right, top or bottom.
+    fn edge(&self, (row, column): Place) -> usize {
+        let (y, x) = (self.first.0 + row, self.first.1 + column);
+        let (rows, columns) = &self.inside;
+        if x < columns.start {
+            0
+        } else if x >= columns.end {
+            1
+        } else if y < rows.start {
+            2
         } else {
-            Part::Bottom
+            3
         }
     }
+}
+
+/// Rows and values of a row whose windows lie in the image, with [`SPARE`] bytes after the last row of each.
+fn inside(problem: &Problem, image: &[u8]) -> (Range<usize>, Range<usize>) {
+    let step = problem.format().channels;
+    let (above, before) = (problem.origin().0, problem.origin().1 * step);
+    let (window, row) = (problem.window(), problem.row_values());
+    let span = (window.width() - 1) * step;
+    // Rows that end SPARE bytes before the image does.
+    let readable = image.len().saturating_sub(SPARE) / row;
+    let end = |count: usize, size: usize, before: usize| (count + before + 1).saturating_sub(size);
+    (above..end(readable, window.height(), above), before..end(row, span + 1, before))
 }
 
 /// Whether results are computed in the lanes of vectors.
@@ -260,23 +303,9 @@ pub(super) fn has_lanes(level: Level) -> bool {
     matches!(level, Level::Avx2 | Level::Avx512) && level.is_available()
 }
 
-/// Where a window lies: inside the image, or over an edge. Windows over the same edge have few pixels under them.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Inside,
-    Left,
-    Right,
-    Top,
-    Bottom,
-}
-
-impl Part {
-    const COUNT: usize = 5;
-}
-
 /// Up to [`AT_ONCE`] windows.
 struct Windows<'a> {
-    /// The first pixel of each window. Unused entries repeat the first one.
+    /// The first pixel of each window. Unused entries point to pixels, too.
     begins: [*const u8; AT_ONCE],
     /// Windows.
     count: usize,

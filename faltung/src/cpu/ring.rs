@@ -13,8 +13,6 @@
 //! Neighbouring strips both convert the columns that windows of both cover. Blocks one above the other both convert and
 //! filter the source rows that windows of both cover.
 
-use std::ops::Range;
-
 use kernels_gpu::abi::border::OUTSIDE;
 
 use super::byte_lines::ByteLines;
@@ -26,6 +24,7 @@ use super::partial_sums::{Candidate, Decide, Decider, PartialSums};
 use super::recompute::Recompute;
 use super::row_pass::RowPass;
 use super::simd::Level;
+use super::strips::Aligned;
 use super::tile::{ROWS, Window};
 use super::uncertain::{Limits, Uncertain};
 use crate::parallel::Cancel;
@@ -81,15 +80,15 @@ impl Row {
 /// Memory that a thread uses again for each block.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    filled: Filled,
+    ring: Aligned<f32>,
+    lines: Lines,
     byte_lines: Vec<u8>,
     decider: Decider,
 }
 
-/// The ring, and lines on the way to it.
+/// Lines on the way to the ring.
 #[derive(Debug, Default)]
-struct Filled {
-    ring: Vec<f32>,
+struct Lines {
     line: Vec<f32>,
     bytes: Vec<u8>,
 }
@@ -152,10 +151,11 @@ impl Rings<'_> {
             OUTSIDE => height,
             row => row as usize,
         };
-        scratch.filled.reserve(slots.min(height + 1) * pitch, line, self.row, (padded, self.problem.format().channels));
         let map = LineMap::new(self.problem, left + start, width);
         let mut uncertain = Uncertain::new(self.level, self.limits, width);
-        let Scratch { filled, byte_lines, decider } = scratch;
+        let Scratch { ring, lines, byte_lines, decider } = scratch;
+        let ring = ring.of_length(slots.min(height + 1) * pitch);
+        lines.reserve(line, self.row, (padded, self.problem.format().channels));
         let mut byte_lines = match (self.partial_sums, self.source) {
             (Some(partial_sums), Values::U8(image)) => {
                 uncertain.keep_values();
@@ -165,7 +165,7 @@ impl Rings<'_> {
             }
             _ => None,
         };
-        let mut again = Vec::new();
+        let mut recompute = Recompute::new(self.problem, self.source, self.level, self.cancel, (top, left));
         let mut ready = 0;
         let mut is_there = vec![false; if low { height + 1 } else { 0 }];
         for first in (0..results.height()).step_by(ROWS) {
@@ -177,14 +177,13 @@ impl Rings<'_> {
                     continue;
                 }
                 let length = if self.row.is_some() { padded } else { line };
-                self.fill(filled, &map, row, slot(s) * pitch..slot(s) * pitch + length);
+                self.fill(lines, &map, row, &mut ring[slot(s) * pitch..][..length]);
                 if let Some(lines) = &mut byte_lines {
                     lines.fill(row, slot(s));
                 }
             }
             ready = needed;
 
-            let ring = filled.ring();
             let rows: Vec<&[f32]> = (first..needed).map(|s| &ring[slot(s) * pitch..][..pitch]).collect();
             let hints = Hints { prefetch: false, non_temporal: self.streaming };
             let decide = self.partial_sums.zip(byte_lines.as_ref());
@@ -197,7 +196,7 @@ impl Rings<'_> {
                 let panel = Panel { window, rows: &rows, columns: columns.clone(), hints, cancel };
                 panel.compute(self.level, results, (first, start), &mut uncertain)?;
                 let Some((partial_sums, byte_lines)) = decide else {
-                    uncertain.places(count, columns, |row, column| again.push((first + row, start + column)));
+                    uncertain.places(count, columns, |row, column| recompute.push(first + row, start + column));
                     continue;
                 };
                 decider.candidates.clear();
@@ -208,25 +207,21 @@ impl Rings<'_> {
                 self.level.run(Decide { partial_sums, filtered: &rows, lines: &lines, decider });
                 for (&Candidate { row, column, .. }, &decided) in decider.candidates.iter().zip(&decider.decided) {
                     if decided.is_nan() {
-                        again.push((first + row, start + column));
+                        recompute.push(first + row, start + column);
                     } else {
                         results.set(first + row, start + column, decided);
                     }
                 }
             }
+            recompute.full(results)?;
         }
-        if let (Values::U8(image), false) = (self.source, again.is_empty()) {
-            Recompute::new(self.problem, image, self.level, self.cancel).block((top, left), &again, results)?;
-        }
-        Ok(())
+        recompute.rest(results)
     }
 
-    /// Writes the line of row `row` of the image, filtered if the mask is separable, to `to` of the ring.
-    fn fill(&self, filled: &mut Filled, map: &LineMap, row: i32, to: Range<usize>) {
+    /// Writes the line of row `row` of the image, filtered if the mask is separable, to `to`.
+    fn fill(&self, lines: &mut Lines, map: &LineMap, row: i32, to: &mut [f32]) {
         let step = self.problem.format().channels;
-        let Filled { ring, line, bytes } = filled;
-        let first = first_of_line(ring);
-        let to = &mut ring[first..][to];
+        let Lines { line, bytes } = lines;
         match (self.row, self.source) {
             (None, image) => map.fill(self.level, self.problem, image, row, to),
             (Some(Row::Floats(coefficients)), image) => {
@@ -242,25 +237,12 @@ impl Rings<'_> {
     }
 }
 
-/// The index of the first value that begins a cache line. A vector that straddles two lines takes two accesses.
-fn first_of_line(values: &[f32]) -> usize {
-    values.as_ptr().align_offset(panel::LINE)
-}
-
-impl Filled {
-    /// The ring.
-    fn ring(&self) -> &[f32] {
-        &self.ring[first_of_line(&self.ring)..]
-    }
-
-    /// Makes room for a ring and a line of as many values, and for a line of bytes.
-    fn reserve(&mut self, ring: usize, line: usize, row: Option<&Row>, (width, step): (usize, usize)) {
+impl Lines {
+    /// Makes room for a line of so many values, and for a line of bytes.
+    fn reserve(&mut self, line: usize, row: Option<&Row>, (width, step): (usize, usize)) {
         let bytes = if let Some(Row::Bytes(row)) = row { row.line_bytes(width, step) } else { 0 };
-        let per_line = panel::LINE / size_of::<f32>();
-        for (values, length) in [(&mut self.ring, ring + per_line), (&mut self.line, line)] {
-            if values.len() < length {
-                values.resize(length, 0.0);
-            }
+        if self.line.len() < line {
+            self.line.resize(line, 0.0);
         }
         if self.bytes.len() < bytes {
             self.bytes.resize(bytes, 0);

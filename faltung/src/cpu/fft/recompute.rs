@@ -37,8 +37,8 @@ pub(super) fn sums_of_bytes(
     bytes.resize(bytes.len() + SPARE, 0);
     for (i, places) in places.chunks(AT_ONCE).enumerate() {
         cancel.check()?;
-        let windows = places.iter().map(|&(x, y)| &bytes[y * input.stride + x..]);
-        let sums = sums.of(input.stride, 1, windows);
+        let starts = places.iter().map(|&(x, y)| y * input.stride + x);
+        let sums = sums.of(bytes, (input.stride, 1), starts);
         sums.into_iter().take(places.len()).enumerate().for_each(|(j, sum)| give(i * AT_ONCE + j, sum));
     }
     Ok(())

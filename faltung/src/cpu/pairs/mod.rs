@@ -30,18 +30,13 @@
 mod passes;
 
 use super::finish::Results;
-use super::line::{LineMap, image_rows};
-use super::panel::LINE;
 use super::recompute::Recompute;
 use super::simd::Level;
-use crate::parallel::Cancel;
+use super::strips::{Aligned, ByteBlocks, ByteMask, Strip};
 use crate::plan::Factors;
-use crate::plan::direct_sum::DirectSum;
+use crate::plan::direct_sum::{DirectSum, power};
 use crate::{PixelType, Problem, Result};
 use passes::{AlongColumn, AlongRow, PLACE, Places, SLACK, Widen};
-
-/// Bytes of the lines that a strip keeps: half of a second-level cache of 512 KiB.
-const LINES: usize = 256 << 10;
 
 /// The largest coefficient in fixed point.
 const MOST: f64 = i16::MAX as f64;
@@ -63,7 +58,7 @@ struct Coefficients {
 }
 
 impl Coefficients {
-    fn new(whole: &[i64], bias: i64, shift: u32) -> Self {
+    fn new(whole: &[i64], bias: i64, shift: i32) -> Self {
         let pairs = whole.len() / 2 + 1;
         let coefficient = |at: usize| whole.get(at).map_or(0, |&value| value as u16);
         let pair = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
@@ -72,7 +67,7 @@ impl Coefficients {
             even: (0..pairs).map(|i| pair(coefficient(2 * i), coefficient(2 * i + 1))).collect(),
             odd: (0..pairs).map(|i| pair(before(2 * i), coefficient(2 * i))).collect(),
             bias: bias as u32,
-            shift,
+            shift: shift as u32,
         }
     }
 }
@@ -111,19 +106,20 @@ impl Pairs {
         if !(1e-3..1.001).contains(&total) {
             return None;
         }
-        let bits = |largest: f64, most: u32| (14..=most).rev().find(|&bits| largest * power(bits) <= MOST);
+        let bits = |largest: f64, most: i32| (14..=most).rev().find(|&bits| largest * power(bits) <= MOST);
         let (row_bits, column_bits) = (bits(of_row, 17)?, bits(of_column, 16)?);
         let ordered = DirectSum::of(problem)?.error() * 256.0;
         let try_scale = |number: usize| {
             let scale = 1.0 - number as f64 / (4 * SCALES) as f64;
             let whole =
                 |values: &[f64], scale: f64| values.iter().map(|value| (value * scale).round() as i64).collect();
-            let fits = of_column * power(column_bits) / scale <= MOST;
             let (row, column): (Vec<i64>, Vec<i64>) =
                 (whole(&row, power(row_bits) * scale), whole(&column, power(column_bits) / scale));
             let sum = |values: &[i64]| values.iter().sum::<i64>() as f64;
             // A filtered value, and its rounding, fit 16 bits.
-            let fits = fits && sum(&row) <= power(row_bits) * 1.0009;
+            if of_column * power(column_bits) / scale > MOST || sum(&row) > power(row_bits) * 1.0009 {
+                return None;
+            }
             let (mut left, mut sum_left) = (0.0, 0.0);
             let unit = power(row_bits) * power(column_bits);
             for (values, &of_column) in mask.coefficients().chunks_exact(row.len()).zip(&column) {
@@ -135,7 +131,7 @@ impl Pairs {
             }
             let (left, centre) = (left * 127.5 * 256.0, sum_left * 127.5 * 256.0);
             let radius = left + 0.5 * sum(&column) / power(column_bits) + ordered;
-            fits.then_some((radius, centre, row, column))
+            Some((radius, centre, row, column))
         };
         let (radius, centre, row, column) =
             (0..SCALES).filter_map(try_scale).min_by(|(a, ..), (b, ..)| a.total_cmp(b))?;
@@ -147,7 +143,7 @@ impl Pairs {
             return None;
         }
         // Filtered values have 2^15 subtracted, so that they are signed. The column gives it back.
-        let row_shift = row_bits + PLACE - 8;
+        let row_shift = row_bits + PLACE as i32 - 8;
         let row_bias = (1 << (row_shift - 1)) - (1_i64 << (15 + row_shift));
         let column_bias =
             ((128.0 + radius - centre) * power(column_bits)).ceil() as i64 + (column.iter().sum::<i64>() << 15);
@@ -182,118 +178,85 @@ impl Pairs {
     }
 }
 
-fn power(exponent: u32) -> f64 {
-    f64::from(1 << exponent)
-}
-
-/// What all blocks of a problem have in common.
-pub(super) struct PairsBlocks<'a> {
-    pub(super) problem: &'a Problem,
-    pub(super) mask: &'a Pairs,
-    pub(super) image: &'a [u8],
-    pub(super) level: Level,
-    /// Whether to end early.
-    pub(super) cancel: &'a Cancel,
-}
-
 /// Memory that a thread uses again for each block.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     /// Two lines of bytes, with the border.
-    bytes: [Vec<u8>; 2],
+    bytes: [Aligned<u8>; 2],
     /// The same as pairs.
-    even: [Vec<u16>; 2],
-    odd: [Vec<u16>; 2],
+    even: [Aligned<u16>; 2],
+    odd: [Aligned<u16>; 2],
     /// Filtered lines of pairs.
-    lines: Vec<u16>,
+    lines: Aligned<u16>,
     /// The second row of results, if there is only one.
-    spare: Vec<u8>,
+    spare: Aligned<u8>,
     uncertain: [Places; 2],
 }
 
-impl PairsBlocks<'_> {
-    /// Computes the block whose first output is value `left` of row `top`.
-    ///
-    /// # Errors
-    /// [`Error::Cancelled`](crate::Error::Cancelled).
-    pub(super) fn compute(
-        &self,
+impl ByteMask for Pairs {
+    type Scratch = Scratch;
+
+    fn bytes_of_column(&self) -> usize {
+        4 * self.column.even.len()
+    }
+
+    /// Those under the windows, and the pair after them.
+    fn beyond(&self, channels: usize) -> usize {
+        2 * self.row.even.len() * channels
+    }
+
+    fn compute(
+        strip: &Strip<'_, Self>,
         scratch: &mut Scratch,
-        top: usize,
-        left: usize,
         results: &mut Results<'_>,
+        recompute: &mut Recompute<'_>,
     ) -> Result<()> {
-        let width = results.width();
-        let image_rows = image_rows(self.problem, top, results.height());
-        let most = (LINES / (4 * self.mask.column.even.len())).max(self.beyond()).max(4 * SLACK);
-        let strip = width.div_ceil(width.div_ceil(most)).next_multiple_of(SLACK);
-        for start in (0..width).step_by(strip) {
-            let count = strip.min(width - start);
-            let map = LineMap::new(self.problem, left + start, count);
-            let strip = Strip { blocks: self, map: &map, image_rows: &image_rows, start, width: count };
-            let mut again = Vec::new();
-            // One instruction for two products and their addition. Where LLVM has the choice, it takes two.
-            if self.level.has_byte_instructions() {
-                strip.compute::<true>(scratch, results, &mut again)?;
-            } else {
-                strip.compute::<false>(scratch, results, &mut again)?;
-            }
-            if !again.is_empty() {
-                Recompute::new(self.problem, self.image, self.level, self.cancel).block(
-                    (top, left),
-                    &again,
-                    results,
-                )?;
-            }
+        // One instruction for two products and their addition. Where LLVM has the choice, it takes two.
+        if strip.blocks.level.has_byte_instructions() {
+            strip.pairs::<true>(scratch, results, recompute)
+        } else {
+            strip.pairs::<false>(scratch, results, recompute)
         }
-        Ok(())
-    }
-
-    /// The values of a line beyond the results: those under the windows, and the pair after them.
-    fn beyond(&self) -> usize {
-        2 * self.mask.row.even.len() * self.problem.format().channels
     }
 }
 
-/// Some columns of a block.
-struct Strip<'a> {
-    blocks: &'a PairsBlocks<'a>,
-    map: &'a LineMap,
-    image_rows: &'a [i32],
-    /// The first value of the block's rows.
-    start: usize,
-    width: usize,
+/// Two lines at once: as bytes, and as pairs.
+struct TwoLines<'a> {
+    bytes: [&'a mut [u8]; 2],
+    even: [&'a mut [u16]; 2],
+    odd: [&'a mut [u16]; 2],
 }
 
-impl Strip<'_> {
-    fn compute<const VNNI: bool>(
+impl Strip<'_, Pairs> {
+    fn pairs<const VNNI: bool>(
         &self,
         scratch: &mut Scratch,
         results: &mut Results<'_>,
-        again: &mut Vec<(usize, usize)>,
+        recompute: &mut Recompute<'_>,
     ) -> Result<()> {
-        let PairsBlocks { mask, level, cancel, .. } = *self.blocks;
-        let (width, columns) = (self.width, self.start..self.start + self.width);
+        let ByteBlocks { mask, level, cancel, .. } = *self.blocks;
+        let (width, padded) = (self.width, self.padded + 2 * SLACK);
         let (count, line) = (mask.column.even.len(), 2 * (width.next_multiple_of(SLACK) + SLACK));
-        let padded = width + self.blocks.beyond() + 2 * SLACK;
         let Scratch { bytes, even, odd, lines, spare, uncertain } = scratch;
-        let bytes = &mut bytes.each_mut().map(|bytes| aligned(bytes, padded));
-        let even = &mut even.each_mut().map(|pairs| aligned(pairs, padded));
-        let odd = &mut odd.each_mut().map(|pairs| aligned(pairs, padded));
-        let (lines, spare) = (aligned(lines, count * line), aligned(spare, width));
+        let mut two_lines = TwoLines {
+            bytes: bytes.each_mut().map(|bytes| bytes.of_length(padded)),
+            even: even.each_mut().map(|pairs| pairs.of_length(padded)),
+            odd: odd.each_mut().map(|pairs| pairs.of_length(padded)),
+        };
+        let (lines, spare) = (lines.of_length(count * line), spare.of_length(width));
         let mut ready = 0;
         for y in (0..results.height()).step_by(2) {
             cancel.check()?;
             for number in ready..y / 2 + count {
                 let to = &mut lines[number % count * line..][..line];
-                self.filter_rows::<VNNI>(2 * number, bytes, even, odd, to);
+                self.filter_rows::<VNNI>(2 * number, &mut two_lines, to);
             }
             ready = y / 2 + count;
             let lines: Vec<&[u16]> = (0..count).map(|i| &lines[(y / 2 + i) % count * line..][..line]).collect();
             uncertain.iter_mut().for_each(|places| places.clear(width));
             let is_last = y + 1 == results.height();
             let [first, second] = uncertain;
-            let (to, to_second) = results.two_parts(y, columns.clone());
+            let (to, to_second) = results.two_parts(y, self.columns());
             let to_second = to_second.unwrap_or(&mut *spare);
             level.run(AlongColumn::<VNNI> {
                 lines: &lines,
@@ -302,38 +265,30 @@ impl Strip<'_> {
                 to: [to, to_second],
                 again: [first, second],
             });
-            again.extend(first.all().map(|column| (y, self.start + column)));
+            first.all().for_each(|column| recompute.push(y, self.start + column));
             if !is_last {
-                again.extend(second.all().map(|column| (y + 1, self.start + column)));
+                second.all().for_each(|column| recompute.push(y + 1, self.start + column));
             }
+            recompute.full(results)?;
         }
         Ok(())
     }
 
     /// Filters rows `at` and `at + 1` of those under the block's windows.
-    fn filter_rows<const VNNI: bool>(
-        &self,
-        at: usize,
-        bytes: &mut [&mut [u8]; 2],
-        even: &mut [&mut [u16]; 2],
-        odd: &mut [&mut [u16]; 2],
-        to: &mut [u16],
-    ) {
-        let PairsBlocks { problem, mask, image, level, .. } = *self.blocks;
+    fn filter_rows<const VNNI: bool>(&self, at: usize, two_lines: &mut TwoLines<'_>, to: &mut [u16]) {
+        let ByteBlocks { problem, mask, level, .. } = *self.blocks;
         let step = problem.format().channels;
+        let TwoLines { bytes, even, odd } = two_lines;
         for (i, bytes) in bytes.iter_mut().enumerate() {
             // After the last row: its coefficients are 0.
-            let row = self.image_rows[(at + i).min(self.image_rows.len() - 1)];
-            self.map.fill_bytes(problem, image, row, bytes);
+            self.fill((at + i).min(self.rows() - 1), bytes);
         }
-        let [first, second] = &*bytes;
-        let count = self.width + self.blocks.beyond();
         level.run(Widen {
-            bytes: [first, second],
+            bytes: bytes.each_ref().map(|line| &line[..]),
             step,
             even: even.each_mut().map(|line| &mut line[..]),
             odd: odd.each_mut().map(|line| &mut line[..]),
-            count,
+            count: self.padded,
         });
         level.run(AlongRow::<VNNI> {
             even: even.each_ref().map(|line| &line[..]),
@@ -344,14 +299,4 @@ impl Strip<'_> {
             count: self.width,
         });
     }
-}
-
-/// `length` values from a cache line's beginning on. A vector that straddles two lines takes two accesses.
-fn aligned<T: Default + Clone>(values: &mut Vec<T>, length: usize) -> &mut [T] {
-    let line = LINE / size_of::<T>();
-    if values.len() < length + line {
-        values.resize(length + line, T::default());
-    }
-    let first = values.as_ptr().align_offset(LINE);
-    &mut values[first..][..length]
 }

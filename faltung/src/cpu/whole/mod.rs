@@ -17,20 +17,16 @@
 mod rows;
 
 use super::finish::{FinishRow, Results, Sum};
-use super::line::{LineMap, image_rows};
 use super::method::GRADED;
 use super::recompute::Recompute;
 use super::simd::Level;
+use super::strips::{Aligned, ByteBlocks, ByteMask, Strip};
 use super::uncertain::{Limits, Uncertain};
-use crate::parallel::Cancel;
 use crate::plan::direct_sum::{ABOVE, DirectSum, half_unit, power, saturated, unit_of};
 use crate::{PixelType, Problem, Result};
 use rows::{AddFloats, AddRow, RunningFloats, RunningRow, SLACK, ShiftRow, Weigh, WeighFloats, WindowSums};
 
 pub(crate) use rows::window_sums;
-
-/// Bytes of the lines that a strip keeps: half of a second-level cache of 512 KiB.
-const LINES: usize = 256 << 10;
 
 /// The largest sum of 16 bits.
 const MOST_SHORT: f64 = 65_535.0;
@@ -162,201 +158,148 @@ fn greatest_divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { greatest_divisor(b, a % b) }
 }
 
-/// What all blocks of a problem have in common.
-pub(super) struct WholeBlocks<'a> {
-    pub(super) problem: &'a Problem,
-    pub(super) mask: &'a Whole,
-    pub(super) image: &'a [u8],
-    pub(super) level: Level,
-    /// Whether to end early.
-    pub(super) cancel: &'a Cancel,
-}
-
 /// Memory that a thread uses again for each block.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     /// Lines of bytes under the windows of a row.
-    bytes: Vec<u8>,
+    bytes: Aligned<u8>,
     /// The same, filtered along the row.
-    filtered: Vec<u16>,
+    filtered: Aligned<u16>,
     /// A line between the passes.
-    line: Vec<u16>,
+    line: Aligned<u16>,
     /// Running sums along the columns.
-    sums: Vec<u16>,
-    floats: Vec<f32>,
+    sums: Aligned<u16>,
+    floats: Aligned<f32>,
     /// The sums of a row of results.
-    results: Vec<u16>,
-    totals: Vec<f32>,
+    results: Aligned<u16>,
+    totals: Aligned<f32>,
 }
 
-impl WholeBlocks<'_> {
-    /// Computes the block whose first output is value `left` of row `top`.
-    ///
-    /// # Errors
-    /// [`Error::Cancelled`](crate::Error::Cancelled).
-    pub(super) fn compute(
-        &self,
+impl ByteMask for Whole {
+    type Scratch = Scratch;
+
+    fn bytes_of_column(&self) -> usize {
+        self.column.len() * if self.is_short { 1 } else { 2 }
+    }
+
+    fn beyond(&self, channels: usize) -> usize {
+        (self.row.len() - 1) * channels
+    }
+
+    fn compute(
+        strip: &Strip<'_, Self>,
         scratch: &mut Scratch,
-        top: usize,
-        left: usize,
         results: &mut Results<'_>,
+        recompute: &mut Recompute<'_>,
     ) -> Result<()> {
-        let width = results.width();
-        let image_rows = image_rows(self.problem, top, results.height());
-        let bytes_of_column = self.mask.column.len() * if self.mask.is_short { 1 } else { 2 };
-        let most = (LINES / bytes_of_column).max(self.beyond()).max(4 * SLACK);
-        let strip = width.div_ceil(width.div_ceil(most)).next_multiple_of(64);
-        for start in (0..width).step_by(strip) {
-            let map = LineMap::new(self.problem, left + start, strip.min(width - start));
-            let strip = Strip { blocks: self, map: &map, image_rows: &image_rows, width: strip.min(width - start) };
-            let mut again = Vec::new();
-            if self.mask.is_short {
-                strip.shorts(scratch, results, start, &mut again)?;
-            } else {
-                strip.floats(scratch, results, start, &mut again)?;
-            }
-            if again.is_empty() {
-                continue;
-            }
-            Recompute::new(self.problem, self.image, self.level, self.cancel).block((top, left), &again, results)?;
+        if strip.blocks.mask.is_short {
+            strip.shorts(scratch, results, recompute)
+        } else {
+            strip.floats(scratch, results, recompute)
         }
-        Ok(())
-    }
-
-    /// The values of a line beyond the results.
-    fn beyond(&self) -> usize {
-        (self.mask.row.len() - 1) * self.problem.format().channels
     }
 }
 
-/// Some columns of a block.
-struct Strip<'a> {
-    blocks: &'a WholeBlocks<'a>,
-    map: &'a LineMap,
-    image_rows: &'a [i32],
-    width: usize,
-}
-
-fn reserve<T: Default + Clone>(values: &mut Vec<T>, length: usize) {
-    if values.len() < length {
-        values.resize(length, T::default());
-    }
-}
-
-impl Strip<'_> {
+impl Strip<'_, Whole> {
     /// Makes results of a row of sums.
-    fn finish<T: Sum>(&self, sums: &[T], uncertain: &mut Uncertain, to: &mut [u8]) {
-        let WholeBlocks { problem, mask, level, .. } = *self.blocks;
+    fn finish<T: Sum>(
+        &self,
+        sums: &[T],
+        row: usize,
+        uncertain: &mut Uncertain,
+        results: &mut Results<'_>,
+        recompute: &mut Recompute<'_>,
+    ) -> Result<()> {
+        let ByteBlocks { problem, mask, level, .. } = *self.blocks;
         let (unit, last_step, pixel) = (mask.unit, problem.last_step(), problem.format().output);
+        let to = results.part(row, self.columns());
         level.run(FinishRow { sums, unit, last_step, uncertain, pixel, to });
+        uncertain.places(1, 0..self.width, |_, column| recompute.push(row, self.start + column));
+        recompute.full(results)
     }
 
     /// Columns first, in sums of 16 bits.
-    fn shorts(
-        &self,
-        scratch: &mut Scratch,
-        results: &mut Results<'_>,
-        start: usize,
-        again: &mut Vec<(usize, usize)>,
-    ) -> Result<()> {
-        let WholeBlocks { problem, mask, image, level, cancel } = *self.blocks;
+    fn shorts(&self, scratch: &mut Scratch, results: &mut Results<'_>, recompute: &mut Recompute<'_>) -> Result<()> {
+        let ByteBlocks { problem, mask, level, cancel, .. } = *self.blocks;
         let (height, step) = (mask.column.len(), problem.format().channels);
-        let padded = self.width + self.blocks.beyond();
-        let pitch = padded + SLACK;
+        let (padded, pitch) = (self.padded, self.padded + SLACK);
         let Scratch { bytes, line, sums, results: row_sums, .. } = scratch;
-        reserve(bytes, height * pitch);
-        reserve(line, pitch);
-        reserve(sums, pitch);
-        reserve(row_sums, pitch);
+        let bytes = bytes.of_length(height * pitch);
+        let [line, sums, row_sums] = [line, sums, row_sums].map(|line| line.of_length(pitch));
         let is_running = is_box(&mask.column) && height > 2;
         let mut uncertain = Uncertain::new(level, mask.limits, self.width);
         let mut ready = 0;
         for y in 0..results.height() {
             cancel.check()?;
-            for (s, &row) in self.image_rows.iter().enumerate().take(y + height).skip(ready) {
+            for s in ready..y + height {
                 let to = &mut bytes[s % height * pitch..][..pitch];
-                self.map.fill_bytes(problem, image, row, to);
+                self.fill(s, to);
                 if is_running && s + 1 < height {
-                    let sums = &mut sums[..pitch];
                     if s == 0 {
                         sums.fill(0);
                     }
-                    level.run(AddRow { from: to, to: sums });
+                    level.run(AddRow { from: to, to: &mut *sums });
                 }
             }
             ready = y + height;
             let row = |s: usize| &bytes[s % height * pitch..][..pitch];
             if is_running {
                 let (new, old) = (row(y + height - 1), row(y));
-                level.run(RunningRow { new, old, sums: &mut sums[..pitch], to: &mut line[..pitch], count: padded });
+                level.run(RunningRow { new, old, sums: &mut *sums, to: &mut *line, count: padded });
             } else {
                 let taps: Vec<_> = mask.column.iter().enumerate().map(|(k, &weight)| (row(y + k), weight)).collect();
-                level.run(Weigh { taps: &taps, to: &mut line[..pitch], count: padded });
+                level.run(Weigh { taps: &taps, to: &mut *line, count: padded });
             }
-            along_row(level, &mask.row, &mut line[..pitch], step, &mut row_sums[..pitch], self.width);
-            let (sums, to) = (&row_sums[..pitch], results.part(y, start..start + self.width));
+            along_row(level, &mask.row, line, step, row_sums, self.width);
             match mask.shift {
-                Some(shift) => level.run(ShiftRow { sums, shift, to }),
-                None => self.finish(sums, &mut uncertain, to),
+                Some(shift) => level.run(ShiftRow { sums: row_sums, shift, to: results.part(y, self.columns()) }),
+                None => self.finish(row_sums, y, &mut uncertain, results, recompute)?,
             }
-            uncertain.places(1, 0..self.width, |_, column| again.push((y, start + column)));
         }
         Ok(())
     }
 
     /// Rows first, in sums of 16 bits; then columns in `f32`.
-    fn floats(
-        &self,
-        scratch: &mut Scratch,
-        results: &mut Results<'_>,
-        start: usize,
-        again: &mut Vec<(usize, usize)>,
-    ) -> Result<()> {
-        let WholeBlocks { problem, mask, image, level, cancel } = *self.blocks;
+    fn floats(&self, scratch: &mut Scratch, results: &mut Results<'_>, recompute: &mut Recompute<'_>) -> Result<()> {
+        let ByteBlocks { problem, mask, level, cancel, .. } = *self.blocks;
         let (height, step) = (mask.column.len(), problem.format().channels);
-        let padded = self.width + self.blocks.beyond();
-        let pitch = padded + SLACK;
+        let (padded, pitch) = (self.padded, self.padded + SLACK);
         let Scratch { bytes, filtered, line, floats, totals, .. } = scratch;
-        reserve(bytes, pitch);
-        reserve(filtered, height * pitch);
-        reserve(line, pitch);
-        reserve(floats, pitch);
-        reserve(totals, pitch);
+        let (bytes, line) = (bytes.of_length(pitch), line.of_length(pitch));
+        let filtered = filtered.of_length(height * pitch);
+        let [sums, totals] = [floats, totals].map(|line| line.of_length(pitch));
         let is_running = is_box(&mask.column) && height > 2;
         let mut uncertain = Uncertain::new(level, mask.limits, self.width);
         let mut ready = 0;
         for y in 0..results.height() {
             cancel.check()?;
-            for (s, &row) in self.image_rows.iter().enumerate().take(y + height).skip(ready) {
-                self.map.fill_bytes(problem, image, row, &mut bytes[..pitch]);
+            for s in ready..y + height {
+                self.fill(s, bytes);
                 let to = &mut filtered[s % height * pitch..][..pitch];
                 if is_box(&mask.row) && mask.row.len() > FEW {
-                    level.run(Weigh { taps: &[(&bytes[..pitch], 1)], to: &mut line[..pitch], count: padded });
-                    along_row(level, &mask.row, &mut line[..pitch], step, to, self.width);
+                    level.run(Weigh { taps: &[(&*bytes, 1)], to: &mut *line, count: padded });
+                    along_row(level, &mask.row, line, step, to, self.width);
                 } else {
-                    let taps = mask.row.iter().enumerate().map(|(l, &weight)| (&bytes[l * step..pitch], weight));
+                    let taps = mask.row.iter().enumerate().map(|(l, &weight)| (&bytes[l * step..], weight));
                     level.run(Weigh { taps: &taps.collect::<Vec<_>>(), to, count: self.width });
                 }
                 if is_running && s + 1 < height {
-                    let sums = &mut floats[..pitch];
                     if s == 0 {
                         sums.fill(0.0);
                     }
-                    level.run(AddFloats { from: to, to: sums, count: self.width });
+                    level.run(AddFloats { from: to, to: &mut *sums, count: self.width });
                 }
             }
             ready = y + height;
             let row = |s: usize| &filtered[s % height * pitch..][..pitch];
-            let (sums, totals) = (&mut floats[..pitch], &mut totals[..pitch]);
             if is_running {
                 let (new, old) = (row(y + height - 1), row(y));
-                level.run(RunningFloats { new, old, sums, to: totals, count: self.width });
+                level.run(RunningFloats { new, old, sums: &mut *sums, to: &mut *totals, count: self.width });
             } else {
                 let taps: Vec<_> = mask.column.iter().enumerate().map(|(k, &weight)| (row(y + k), weight)).collect();
-                level.run(WeighFloats { taps: &taps, to: totals, count: self.width });
+                level.run(WeighFloats { taps: &taps, to: &mut *totals, count: self.width });
             }
-            self.finish(&*totals, &mut uncertain, results.part(y, start..start + self.width));
-            uncertain.places(1, 0..self.width, |_, column| again.push((y, start + column)));
+            self.finish(totals, y, &mut uncertain, results, recompute)?;
         }
         Ok(())
     }

@@ -1,0 +1,128 @@
+//! Images of bytes, block by block. A block is computed in strips of columns, which are so narrow that the lines that a
+//! strip keeps fit in the second-level cache.
+
+use std::ops::Range;
+
+use super::finish::Results;
+use super::line::{LineMap, Values, image_rows};
+use super::panel::LINE;
+use super::recompute::Recompute;
+use super::simd::Level;
+use crate::parallel::Cancel;
+use crate::{Problem, Result};
+
+/// Bytes of the lines that a strip keeps: half of a second-level cache of 512 KiB.
+const LINES: usize = 256 << 10;
+
+/// A strip's columns are a multiple of this, but for the last strip of a block.
+const COLUMNS: usize = 64;
+
+/// A separable mask in a form for images of bytes.
+pub(super) trait ByteMask: Sized {
+    /// Memory that a thread uses again for each block.
+    type Scratch: Default;
+
+    /// Bytes of the lines that a strip keeps, for each of its columns.
+    fn bytes_of_column(&self) -> usize;
+
+    /// The values of a line beyond the results, with so many channels.
+    fn beyond(&self, channels: usize) -> usize;
+
+    /// Computes a strip. Uncertain results are pushed to `recompute`.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`](crate::Error::Cancelled).
+    fn compute(
+        strip: &Strip<'_, Self>,
+        scratch: &mut Self::Scratch,
+        results: &mut Results<'_>,
+        recompute: &mut Recompute<'_>,
+    ) -> Result<()>;
+}
+
+/// What all blocks of a problem have in common.
+pub(super) struct ByteBlocks<'a, M> {
+    pub(super) problem: &'a Problem,
+    pub(super) mask: &'a M,
+    pub(super) image: &'a [u8],
+    pub(super) level: Level,
+    /// Whether to end early.
+    pub(super) cancel: &'a Cancel,
+}
+
+impl<M: ByteMask> ByteBlocks<'_, M> {
+    /// Computes the block whose first output is value `left` of row `top`.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`](crate::Error::Cancelled).
+    pub(super) fn compute(
+        &self,
+        scratch: &mut M::Scratch,
+        top: usize,
+        left: usize,
+        results: &mut Results<'_>,
+    ) -> Result<()> {
+        let width = results.width();
+        let image_rows = &image_rows(self.problem, top, results.height());
+        let beyond = self.mask.beyond(self.problem.format().channels);
+        let most = (LINES / self.mask.bytes_of_column()).max(beyond).max(4 * COLUMNS);
+        // Strips of about equal width.
+        let columns = width.div_ceil(width.div_ceil(most)).next_multiple_of(COLUMNS);
+        let source = Values::U8(self.image);
+        let mut recompute = Recompute::new(self.problem, source, self.level, self.cancel, (top, left));
+        for start in (0..width).step_by(columns) {
+            let width = columns.min(width - start);
+            let map = &LineMap::new(self.problem, left + start, width);
+            let strip = Strip { blocks: self, map, image_rows, start, width, padded: width + beyond };
+            M::compute(&strip, scratch, results, &mut recompute)?;
+        }
+        recompute.rest(results)
+    }
+}
+
+/// Some columns of a block.
+pub(super) struct Strip<'a, M> {
+    pub(super) blocks: &'a ByteBlocks<'a, M>,
+    map: &'a LineMap,
+    /// For each row under the windows of the block, its row in the image.
+    image_rows: &'a [i32],
+    /// The first value of the block's rows.
+    pub(super) start: usize,
+    /// Values of a row of results.
+    pub(super) width: usize,
+    /// Values of a line.
+    pub(super) padded: usize,
+}
+
+impl<M> Strip<'_, M> {
+    /// The strip's columns in the rows of the block.
+    pub(super) fn columns(&self) -> Range<usize> {
+        self.start..self.start + self.width
+    }
+
+    /// Rows under the windows of the block.
+    pub(super) fn rows(&self) -> usize {
+        self.image_rows.len()
+    }
+
+    /// Writes the line of row `row` of those under the windows, with the border.
+    pub(super) fn fill(&self, row: usize, line: &mut [u8]) {
+        self.map.fill_bytes(self.blocks.problem, self.blocks.image, self.image_rows[row], line);
+    }
+}
+
+/// Memory that is used again. It begins with a cache line, because a vector that straddles two lines takes two accesses.
+#[derive(Debug, Default)]
+pub(super) struct Aligned<T>(Vec<T>);
+
+impl<T: Default + Clone> Aligned<T> {
+    /// The first `length` values. They are what was written before, or the type's default.
+    pub(super) fn of_length(&mut self, length: usize) -> &mut [T] {
+        let line = LINE / size_of::<T>();
+        if self.0.len() < length + line {
+            self.0.resize(length + line, T::default());
+        }
+        let first = self.0.as_ptr().align_offset(LINE);
+        &mut self.0[first..][..length]
+    }
+}
