@@ -104,7 +104,7 @@ impl Group {
 /// Whether the emulator takes long for a variant that computes all products. It has cases with fewer of them.
 fn takes_long(case: &Case, choice: VariantChoice) -> bool {
     let most = match choice.named() {
-        Some(Variant::Naive | Variant::ConstantMask | Variant::SharedTile) => 4_000_000,
+        Some(Variant::Naive | Variant::ConstantMask | Variant::SharedTile | Variant::SharedTileAsync) => 4_000_000,
         Some(Variant::RegisterTile | Variant::SlidingWindow | Variant::SlidingWindowPlanar) => 16_000_000,
         // These variants recompute in order what they can't prove.
         Some(Variant::FftTile | Variant::FftPasses) if case.content != Content::Light => 1_000_000,
@@ -120,6 +120,8 @@ fn takes_longest(choice: VariantChoice) -> bool {
         Some(Variant::FftTile | Variant::FftPasses | Variant::SeparableTensorCore) => true,
         // These have a load for each product.
         Some(Variant::Naive | Variant::ConstantMask | Variant::SharedTile) => true,
+        // These wait for the other threads of a block many times.
+        Some(Variant::SeparableRing | Variant::SeparableBlockTile | Variant::TensorCoreU8) => true,
         _ => false,
     }
 }

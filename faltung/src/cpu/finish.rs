@@ -1,7 +1,7 @@
 //! The results of a block as bytes, and the conversion of sums to results.
 //!
-//! Their type is a [`PixelType`] at run time. Only the register tiles have it as a type parameter. All other code is
-//! compiled once.
+//! Their type is a [`PixelType`] at run time. Only the most frequent register tiles have it as a type parameter. All other
+//! code is compiled once.
 
 use std::ops::Range;
 

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::finish::Results;
 use super::simd::{Level, Simd, Work};
-use super::tile::{ROWS, Tile, To, Window, small, tile};
+use super::tile::{Known, ROWS, Tile, To, Window, small, tile};
 use super::uncertain::Uncertain;
 use crate::parallel::Cancel;
 use crate::{Error, Pixel, PixelType, Result};
@@ -165,28 +165,28 @@ impl<S: Simd, const V: usize, const WIDTH: usize, const HEIGHT: usize> Main<S, V
 }
 
 /// A tile other than those that most of a panel consists of. `band` makes it.
-struct Other<'a, 'u, U> {
+struct Other<'a, 'u> {
     tile: Tile<'a>,
     count: usize,
     uncertain: &'a mut Option<&'u mut Uncertain>,
-    results: PhantomData<U>,
+    pixel: PixelType,
 }
 
 /// Computes a tile of [`Level::vectors`], or of one vector, for a window of one column or of any width.
 struct Compute<T, const WIDE: bool, const COLUMN: bool>(T);
 
-impl<U: Pixel, const WIDE: bool, const COLUMN: bool> Work for Compute<Other<'_, '_, U>, WIDE, COLUMN> {
+impl<const WIDE: bool, const COLUMN: bool> Work for Compute<Other<'_, '_>, WIDE, COLUMN> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
-        let Other { tile: of, count, uncertain, .. } = self.0;
+        let Other { tile: of, count, uncertain, pixel } = self.0;
         // SAFETY: `band` makes tiles that are as `tile` requires.
         unsafe {
             if const { WIDE } {
-                tile::<S, U, V, COLUMN>(simd, of, count, uncertain);
+                tile::<S, _, V, COLUMN>(simd, pixel, of, count, uncertain);
             } else {
-                tile::<S, U, 1, COLUMN>(simd, of, count, uncertain);
+                tile::<S, _, 1, COLUMN>(simd, pixel, of, count, uncertain);
             }
         }
     }
@@ -269,13 +269,13 @@ unsafe fn band<S: Simd, U: Pixel, const V: usize, const WIDTH: usize, const HEIG
                         small::<S, U, 3, WIDTH, HEIGHT>(simd, of, uncertain);
                     }
                 } else if const { WIDTH == 1 } {
-                    tile::<S, U, V, true>(simd, of, count, uncertain);
+                    tile::<S, _, V, true>(simd, Known::<U>::TYPE, of, count, uncertain);
                 } else {
-                    tile::<S, U, V, false>(simd, of, count, uncertain);
+                    tile::<S, _, V, false>(simd, Known::<U>::TYPE, of, count, uncertain);
                 }
             }
         } else {
-            let other = Other { tile: of, count, uncertain, results: PhantomData::<U> };
+            let other = Other { tile: of, count, uncertain, pixel: U::TYPE };
             match (is_wide, WIDTH) {
                 (true, 1) => simd.outlined(Compute::<_, true, true>(other)),
                 (true, _) => simd.outlined(Compute::<_, true, false>(other)),

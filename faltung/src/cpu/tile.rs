@@ -41,6 +41,8 @@
 //! multiply-add, bound these steps. The share of such steps falls with the window's height. To begin and to end a tile
 //! costs the same for every window.
 
+use std::marker::PhantomData;
+
 use super::finish::put;
 use super::simd::Simd;
 use super::uncertain::Uncertain;
@@ -130,6 +132,35 @@ impl To {
     }
 }
 
+/// The type of results.
+pub(super) trait ResultType: Copy {
+    /// The type.
+    fn pixel(self) -> PixelType;
+}
+
+/// Known when the tile is compiled. Its stores have no branch.
+#[derive(Clone, Copy)]
+pub(super) struct Known<U>(PhantomData<U>);
+
+impl<U> Known<U> {
+    pub(super) const TYPE: Self = Self(PhantomData);
+}
+
+impl<U: Pixel> ResultType for Known<U> {
+    #[inline(always)]
+    fn pixel(self) -> PixelType {
+        U::TYPE
+    }
+}
+
+/// A value. The tile is compiled once for all types.
+impl ResultType for PixelType {
+    #[inline(always)]
+    fn pixel(self) -> PixelType {
+        self
+    }
+}
+
 /// What a tile is computed from, and where it goes.
 #[derive(Clone, Copy)]
 pub(super) struct Tile<'a> {
@@ -143,7 +174,7 @@ pub(super) struct Tile<'a> {
     pub(super) non_temporal: bool,
 }
 
-/// Computes the outputs of `count` rows and `V` vectors. `COLUMN` says that the window is one column wide.
+/// Computes the outputs of `count` rows and `V` vectors, of type `of`. `COLUMN` says that the window is one column wide.
 ///
 /// # Safety
 /// - `count` is from 1 to [`ROWS`]; there are at least `count + window.height() - 1` source rows.
@@ -153,8 +184,9 @@ pub(super) struct Tile<'a> {
 /// - With `non_temporal`, these places are aligned to the size of a vector, and the caller ends the stores with a
 ///   [fence](Simd::fence).
 #[inline(always)]
-pub(super) unsafe fn tile<S: Simd, U: Pixel, const V: usize, const COLUMN: bool>(
+pub(super) unsafe fn tile<S: Simd, K: ResultType, const V: usize, const COLUMN: bool>(
     simd: S,
+    of: K,
     tile: Tile<'_>,
     count: usize,
     uncertain: &mut Option<&mut Uncertain>,
@@ -166,10 +198,10 @@ pub(super) unsafe fn tile<S: Simd, U: Pixel, const V: usize, const COLUMN: bool>
         // SAFETY: rows and pointers are as this function requires; each arm takes at most `most` rows.
         row += unsafe {
             match most {
-                6.. if S::HOLDS_TILE => of_rows::<S, U, V, 6, COLUMN>(simd, tile, row, uncertain),
-                3.. if S::HOLDS_TILE => of_rows::<S, U, V, 3, COLUMN>(simd, tile, row, uncertain),
-                2.. => of_rows::<S, U, V, 2, COLUMN>(simd, tile, row, uncertain),
-                _ => of_rows::<S, U, V, 1, COLUMN>(simd, tile, row, uncertain),
+                6.. if S::HOLDS_TILE => of_rows::<S, K, V, 6, COLUMN>(simd, of, tile, row, uncertain),
+                3.. if S::HOLDS_TILE => of_rows::<S, K, V, 3, COLUMN>(simd, of, tile, row, uncertain),
+                2.. => of_rows::<S, K, V, 2, COLUMN>(simd, of, tile, row, uncertain),
+                _ => of_rows::<S, K, V, 1, COLUMN>(simd, of, tile, row, uncertain),
             }
         };
     }
@@ -180,8 +212,9 @@ pub(super) unsafe fn tile<S: Simd, U: Pixel, const V: usize, const COLUMN: bool>
 /// # Safety
 /// As for [`tile`]; `first + R` is at most its `count`, and the window has at least `R` rows.
 #[inline(always)]
-unsafe fn of_rows<S: Simd, U: Pixel, const V: usize, const R: usize, const COLUMN: bool>(
+unsafe fn of_rows<S: Simd, K: ResultType, const V: usize, const R: usize, const COLUMN: bool>(
     simd: S,
+    of: K,
     tile: Tile<'_>,
     first: usize,
     uncertain: &mut Option<&mut Uncertain>,
@@ -220,7 +253,7 @@ unsafe fn of_rows<S: Simd, U: Pixel, const V: usize, const R: usize, const COLUM
         ($($r:literal)*) => { $(
             if let Some(sums) = sums.get($r) {
                 // SAFETY: first + r < count; the caller promises the pointer.
-                unsafe { write::<S, U, V>(simd, tile, sums, first + $r, uncertain) };
+                unsafe { write(simd, of, tile, sums, first + $r, uncertain) };
             }
         )* };
     }
@@ -297,7 +330,7 @@ pub(super) unsafe fn small<S: Simd, U: Pixel, const V: usize, const WIDTH: usize
                 if const { $s + 1 >= HEIGHT } {
                     let row = $s + 1 - HEIGHT;
                     // SAFETY: row < ROWS; the caller promises the pointer.
-                    unsafe { write::<S, U, V>(simd, tile, &sums[row], row, uncertain) };
+                    unsafe { write(simd, Known::<U>::TYPE, tile, &sums[row], row, uncertain) };
                 }
             }
         )* };
@@ -313,8 +346,9 @@ pub(super) unsafe fn small<S: Simd, U: Pixel, const V: usize, const WIDTH: usize
 /// `non_temporal`, the row is aligned to the size of a vector, and the caller ends the stores with a
 /// [fence](Simd::fence).
 #[inline(always)]
-unsafe fn write<S: Simd, U: Pixel, const V: usize>(
+unsafe fn write<S: Simd, K: ResultType, const V: usize>(
     simd: S,
+    of: K,
     tile: Tile<'_>,
     sums: &[S::Vector; V],
     row: usize,
@@ -331,12 +365,12 @@ unsafe fn write<S: Simd, U: Pixel, const V: usize>(
     let to = tile.to.row(row);
     // SAFETY: as this function requires.
     unsafe {
-        if U::TYPE == PixelType::F32 && tile.non_temporal {
+        if of.pixel() == PixelType::F32 && tile.non_temporal {
             for (v, &value) in values.iter().enumerate() {
                 simd.stream(to.cast::<f32>().add(v * S::LANES), value);
             }
         } else {
-            put(simd, &values, U::TYPE, to, (row, tile.x), uncertain.as_deref_mut());
+            put(simd, &values, of.pixel(), to, (row, tile.x), uncertain.as_deref_mut());
         }
     }
 }
