@@ -116,7 +116,7 @@ impl Narrow<'_> {
                 2 => copy_column::<2>(from, to, width),
                 _ => copy_column::<4>(from, to, width),
             }
-            uncertain.places(1, 0..count, |_, row| recompute.push(row, value));
+            uncertain.places(1, 0..count, |_, row| recompute.push(row, [value]));
         }
         if recompute.is_empty() {
             return Ok(());

@@ -136,16 +136,23 @@ impl<'a> Recompute<'a> {
         }
     }
 
-    /// Notes that a result is to be computed again.
+    /// Notes that some results of a row are to be computed again.
     #[inline]
-    pub(super) fn push(&mut self, row: usize, column: usize) {
-        let (y, x) = (self.first.0 + row, self.first.1 + column);
-        if self.inside.0.contains(&y) && self.inside.1.contains(&x) {
-            let (above, before) = self.problem.origin();
-            let start = (y - above) * self.problem.row_values() + x - before * self.problem.format().channels;
-            self.waiting.push(Waiting { start, place: (row, column) });
-        } else {
-            self.at_edges.push((row, column));
+    pub(super) fn push(&mut self, row: usize, columns: impl IntoIterator<Item = usize>) {
+        let (y, (above, before)) = (self.first.0 + row, self.problem.origin());
+        let (rows, inside) = self.inside.clone();
+        if !rows.contains(&y) {
+            return self.at_edges.extend(columns.into_iter().map(|column| (row, column)));
+        }
+        let start = (y - above) * self.problem.row_values();
+        let before = before * self.problem.format().channels;
+        for column in columns {
+            let x = self.first.1 + column;
+            if inside.contains(&x) {
+                self.waiting.push(Waiting { start: start + x - before, place: (row, column) });
+            } else {
+                self.at_edges.push((row, column));
+            }
         }
     }
 

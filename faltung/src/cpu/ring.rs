@@ -196,7 +196,7 @@ impl Rings<'_> {
                 let panel = Panel { window, rows: &rows, columns: columns.clone(), hints, cancel };
                 panel.compute(self.level, results, (first, start), &mut uncertain)?;
                 let Some((partial_sums, byte_lines)) = decide else {
-                    uncertain.places(count, columns, |row, column| recompute.push(first + row, start + column));
+                    uncertain.places(count, columns, |row, column| recompute.push(first + row, [start + column]));
                     continue;
                 };
                 decider.candidates.clear();
@@ -207,7 +207,7 @@ impl Rings<'_> {
                 self.level.run(Decide { partial_sums, filtered: &rows, lines: &lines, decider });
                 for (&Candidate { row, column, .. }, &decided) in decider.candidates.iter().zip(&decider.decided) {
                     if decided.is_nan() {
-                        recompute.push(first + row, start + column);
+                        recompute.push(first + row, [start + column]);
                     } else {
                         results.set(first + row, start + column, decided);
                     }

@@ -36,7 +36,7 @@ pub(super) enum Narrow {
 }
 
 /// The largest whole number up to which `f32` has all of them, less one.
-const EXACT: f64 = 16_777_215.0;
+pub(super) const EXACT: f64 = 16_777_215.0;
 
 /// How far a sum of `f32` can be from the one of `f64`.
 #[derive(Clone, Copy, Debug, PartialEq)]

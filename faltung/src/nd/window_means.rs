@@ -25,7 +25,7 @@ use super::border::PaddedRange;
 use super::byte_axes::rows_without_gaps;
 use super::convert::Value;
 use super::kernel::{SLACK, window_sums};
-use super::narrow::Values;
+use super::narrow::{EXACT, Values};
 use super::{Element, Input, Layout, Lines, Output, run_jobs};
 use crate::cpu::simd::{Level, Simd, Work};
 use crate::{BorderMode, Error, Result};
@@ -44,9 +44,6 @@ const KEPT: usize = 1 << 24;
 
 /// Up to so many columns, a vector of sums takes one addition a column. That is faster than one after another.
 const FEW: usize = 9;
-
-/// The largest magnitude of a value whose means [`rounded_mean`] rounds.
-const MOST: f64 = 16_777_215.0;
 
 /// The mean of a window of `sizes` rows and columns at each pixel of an image. It is rounded once: integers half to
 /// even.
@@ -151,7 +148,7 @@ impl<'a> WindowMeans<'a> {
                 Values::new(self.input.layout.element, outside).is_some_and(|values| values.are_whole(most))
             })
         };
-        let inverse = (area <= LARGEST_INVERTED && are_whole(MOST)).then_some(1.0 / area as f64);
+        let inverse = (area <= LARGEST_INVERTED && are_whole(EXACT)).then_some(1.0 / area as f64);
         match inverse {
             Some(_) if are_whole(f64::from(i32::MAX) / area as f64) => {
                 self.run_with::<T, Wrapping<i32>>(level, inverse)

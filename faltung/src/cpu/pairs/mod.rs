@@ -265,9 +265,9 @@ impl Strip<'_, Pairs> {
                 to: [to, to_second],
                 again: [first, second],
             });
-            first.all().for_each(|column| recompute.push(y, self.start + column));
+            recompute.push(y, first.all().map(|column| self.start + column));
             if !is_last {
-                second.all().for_each(|column| recompute.push(y + 1, self.start + column));
+                recompute.push(y + 1, second.all().map(|column| self.start + column));
             }
             recompute.full(results)?;
         }

@@ -214,7 +214,7 @@ impl Strip<'_, Whole> {
         let (unit, last_step, pixel) = (mask.unit, problem.last_step(), problem.format().output);
         let to = results.part(row, self.columns());
         level.run(FinishRow { sums, unit, last_step, uncertain, pixel, to });
-        uncertain.places(1, 0..self.width, |_, column| recompute.push(row, self.start + column));
+        uncertain.places(1, 0..self.width, |_, column| recompute.push(row, [self.start + column]));
         recompute.full(results)
     }
 
