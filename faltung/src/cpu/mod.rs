@@ -339,7 +339,7 @@ impl Cut {
     /// it, and a block costs as much as some rows. So blocks are some times as high as the mask.
     fn separable(problem: &Problem, threads: usize) -> Self {
         let window = problem.window();
-        Self::new(problem, threads, window.width() + window.height(), usize::MAX, 4 * window.height() + 64)
+        Self::new(problem, threads, window.width() + window.height(), usize::MAX, 3 * window.height() + 40)
     }
 
     /// A block has at most `most` rows. It has at least `least` rows if every thread still gets a block. Its height is

@@ -121,7 +121,7 @@ impl Narrow<'_> {
         if recompute.is_empty() {
             return Ok(());
         }
-        recompute.rest(&mut Results::new(results.chunks_mut(width * bytes).collect(), pixel))
+        recompute.compute_rest(&mut Results::new(results.chunks_mut(width * bytes).collect(), pixel))
     }
 
     /// Writes the lines of all columns and, after them, that of the border's value, as far as the windows of `count`

@@ -165,7 +165,7 @@ impl<'a> Recompute<'a> {
     ///
     /// # Errors
     /// [`Error::Cancelled`](crate::Error::Cancelled).
-    pub(super) fn full(&mut self, results: &mut Results<'_>) -> Result<()> {
+    pub(super) fn compute_batches(&mut self, results: &mut Results<'_>) -> Result<()> {
         let whole = self.waiting.len() / AT_ONCE * AT_ONCE;
         if whole == 0 {
             return Ok(());
@@ -177,7 +177,7 @@ impl<'a> Recompute<'a> {
     ///
     /// # Errors
     /// [`Error::Cancelled`](crate::Error::Cancelled).
-    pub(super) fn rest(&mut self, results: &mut Results<'_>) -> Result<()> {
+    pub(super) fn compute_rest(&mut self, results: &mut Results<'_>) -> Result<()> {
         self.compute_waiting(self.waiting.len(), results)?;
         if self.at_edges.is_empty() {
             return Ok(());

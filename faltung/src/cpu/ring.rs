@@ -213,9 +213,9 @@ impl Rings<'_> {
                     }
                 }
             }
-            recompute.full(results)?;
+            recompute.compute_batches(results)?;
         }
-        recompute.rest(results)
+        recompute.compute_rest(results)
     }
 
     /// Writes the line of row `row` of the image, filtered if the mask is separable, to `to`.

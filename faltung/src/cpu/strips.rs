@@ -76,7 +76,7 @@ impl<M: ByteMask> ByteBlocks<'_, M> {
             let strip = Strip { blocks: self, map, image_rows, start, width, padded: width + beyond };
             M::compute(&strip, scratch, results, &mut recompute)?;
         }
-        recompute.rest(results)
+        recompute.compute_rest(results)
     }
 }
 

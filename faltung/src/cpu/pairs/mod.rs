@@ -80,6 +80,8 @@ pub(super) struct Pairs {
     /// Results with a smaller fraction are uncertain, in units of 2^-8.
     uncertain: u16,
     sizes: [usize; 2],
+    /// Whether `vpdpwssd` is used where the CPU has it. A test computes without it.
+    uses_vnni: bool,
 }
 
 impl Pairs {
@@ -152,6 +154,7 @@ impl Pairs {
             column: Coefficients::new(&column, column_bias, column_bits),
             uncertain: uncertain as u16,
             sizes: [column.len(), row.len()],
+            uses_vnni: true,
         })
     }
 
@@ -159,6 +162,13 @@ impl Pairs {
     #[cfg(test)]
     pub(super) fn trust_all(&mut self) {
         self.uncertain = 0;
+    }
+
+    /// As on a CPU with AVX-512 and without VNNI.
+    #[cfg(test)]
+    pub(super) fn without_vnni(mut self) -> Self {
+        self.uses_vnni = false;
+        self
     }
 
     /// The share of uncertain results, if all fractions are equally likely.
@@ -212,7 +222,7 @@ impl ByteMask for Pairs {
         recompute: &mut Recompute<'_>,
     ) -> Result<()> {
         // One instruction for two products and their addition. Where LLVM has the choice, it takes two.
-        if strip.blocks.level.has_byte_instructions() {
+        if strip.blocks.level.has_byte_instructions() && strip.blocks.mask.uses_vnni {
             strip.pairs::<true>(scratch, results, recompute)
         } else {
             strip.pairs::<false>(scratch, results, recompute)
@@ -269,7 +279,7 @@ impl Strip<'_, Pairs> {
             if !is_last {
                 recompute.push(y + 1, second.all().map(|column| self.start + column));
             }
-            recompute.full(results)?;
+            recompute.compute_batches(results)?;
         }
         Ok(())
     }

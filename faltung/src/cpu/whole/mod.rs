@@ -215,7 +215,7 @@ impl Strip<'_, Whole> {
         let to = results.part(row, self.columns());
         level.run(FinishRow { sums, unit, last_step, uncertain, pixel, to });
         uncertain.places(1, 0..self.width, |_, column| recompute.push(row, [self.start + column]));
-        recompute.full(results)
+        recompute.compute_batches(results)
     }
 
     /// Columns first, in sums of 16 bits.
