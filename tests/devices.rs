@@ -120,7 +120,7 @@ fn takes_longest(choice: VariantChoice) -> bool {
         Some(Variant::FftTile | Variant::FftPasses | Variant::SeparableTensorCore) => true,
         // These have a load for each product.
         Some(Variant::Naive | Variant::ConstantMask | Variant::SharedTile) => true,
-        // These wait for the other threads of a block many times.
+        // These have many barriers, too.
         Some(Variant::SeparableRing | Variant::SeparableBlockTile | Variant::TensorCoreU8) => true,
         _ => false,
     }

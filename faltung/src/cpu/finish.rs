@@ -1,7 +1,7 @@
 //! The results of a block as bytes, and the conversion of sums to results.
 //!
-//! Their type is a [`PixelType`] at run time. Only the most frequent register tiles have it as a type parameter. All other
-//! code is compiled once.
+//! Their type is a [`PixelType`] at run time. Only the register tiles that most of a panel consists of have it as a
+//! type parameter. All other code is compiled once.
 
 use std::ops::Range;
 
@@ -65,9 +65,10 @@ impl<'a> Results<'a> {
         }
     }
 
-    /// Writes some results: row and column of each, and its bytes.
+    /// Writes results at scattered places, each a row and a column. `bytes` has their values in this order.
     pub(super) fn scatter(&mut self, places: impl Iterator<Item = (usize, usize)>, bytes: &[u8]) {
         if self.pixel == PixelType::U8 {
+            // Most uncertain results are bytes. A copy of variable length would take longer.
             for ((row, column), &byte) in places.zip(bytes) {
                 self.rows[row][column] = byte;
             }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use super::finish::Results;
 use super::simd::{Level, Simd, Work};
-use super::tile::{Known, ROWS, Tile, To, Window, small, tile};
+use super::tile::{ROWS, Static, Tile, To, Window, small, tile};
 use super::uncertain::Uncertain;
 use crate::parallel::Cancel;
 use crate::{Error, Pixel, PixelType, Result};
@@ -269,9 +269,9 @@ unsafe fn band<S: Simd, U: Pixel, const V: usize, const WIDTH: usize, const HEIG
                         small::<S, U, 3, WIDTH, HEIGHT>(simd, of, uncertain);
                     }
                 } else if const { WIDTH == 1 } {
-                    tile::<S, _, V, true>(simd, Known::<U>::TYPE, of, count, uncertain);
+                    tile::<S, _, V, true>(simd, Static::<U>(PhantomData), of, count, uncertain);
                 } else {
-                    tile::<S, _, V, false>(simd, Known::<U>::TYPE, of, count, uncertain);
+                    tile::<S, _, V, false>(simd, Static::<U>(PhantomData), of, count, uncertain);
                 }
             }
         } else {

@@ -27,7 +27,7 @@ const CHAINS: usize = 8;
 /// Results at once: four vectors of AVX-512.
 pub(super) const AT_ONCE: usize = 64;
 
-/// The most pixels of a window of which a copy of its own takes less time than one copy for all along an edge.
+/// Up to so many coefficients, a copy for each window takes less time than one for [`AT_ONCE`] windows.
 const SMALL: usize = 256;
 
 /// Bytes that must be readable after the last pixel of a window's row: 64 are loaded at once.
@@ -59,7 +59,7 @@ impl OrderedSums {
     /// each window. Pixels of a row are `step` bytes apart, rows are `stride` bytes apart.
     ///
     /// # Panics
-    /// If there is no window, or there are less than [`SPARE`] bytes after the last pixel of a window.
+    /// If there is no window, or more than [`AT_ONCE`], or fewer than [`SPARE`] bytes after the last pixel of one.
     pub(super) fn of(
         &self,
         pixels: &[u8],
@@ -71,17 +71,21 @@ impl OrderedSums {
             last = last.max(start);
             *begin = begin.wrapping_add(start);
         }
-        assert!((1..=AT_ONCE).contains(&count));
-        assert!(last + (self.height - 1) * stride + (self.width - 1) * step + 1 + SPARE <= pixels.len());
+        assert!((1..=AT_ONCE).contains(&count), "{count} windows");
+        let needed = (self.height - 1) * stride + (self.width - 1) * step + 1 + SPARE;
+        let last_start = pixels.len().checked_sub(needed);
+        assert!(last_start.is_some_and(|most| last <= most), "a window from {last} on in {} pixels", pixels.len());
         let windows = Windows { begins, count, stride, step, coefficients: &self.coefficients, width: self.width };
         let mut sums = [0.0; AT_ONCE];
-        // SAFETY: all bytes of each window and SPARE more are there, as asserted. An unused entry is the first of them.
+        // SAFETY: all bytes of each window and SPARE more are there, as asserted. Unused entries point to `pixels[0]`.
+        // No start is smaller, so a window fits there, too.
         unsafe { windows.add_to(self.level, &mut sums) };
         sums
     }
 }
 
-/// Uncertain results of a block. They wait until [`AT_ONCE`] of them can be computed together.
+/// Uncertain results of a block. Those whose windows can be read in place are computed [`AT_ONCE`] at a time. The
+/// others are computed at the end, from copies of the pixels. A column is the index of an interleaved value.
 pub(super) struct Recompute<'a> {
     /// The problem. The border's value is a byte.
     problem: &'a Problem,
@@ -89,23 +93,23 @@ pub(super) struct Recompute<'a> {
     level: Level,
     /// Whether to end early.
     cancel: &'a Cancel,
-    /// The block's first output: row and value of the row.
+    /// Row and column of the block's first result.
     first: (usize, usize),
     /// Made for the first results.
     sums: OnceCell<OrderedSums>,
-    /// Rows and values of a row whose windows lie in the image, with [`SPARE`] bytes after the last row of each.
-    inside: (Range<usize>, Range<usize>),
-    /// Results whose windows lie in the image.
+    /// The rows and the columns of results whose windows can be read in place: they lie in the image, with [`SPARE`]
+    /// bytes after them.
+    in_place: (Range<usize>, Range<usize>),
+    /// Results whose windows can be read in place.
     waiting: Vec<Waiting>,
     /// The others.
-    at_edges: Vec<Place>,
+    by_copy: Vec<Place>,
 }
 
-/// A result of a block: row and column.
+/// Row and column of a result in its block.
 type Place = (usize, usize);
 
-/// A result whose window lies in the image.
-#[derive(Clone, Copy)]
+/// A result whose window can be read in place.
 struct Waiting {
     /// The index of the window's first pixel.
     start: usize,
@@ -113,8 +117,8 @@ struct Waiting {
 }
 
 impl<'a> Recompute<'a> {
-    /// For the results of a block of `source` whose first output is value `first.1` of row `first.0`. Only images of
-    /// bytes have uncertain results.
+    /// For the results of a block, whose first result has row and column `first`. Only images of bytes have uncertain
+    /// results.
     pub(super) fn new(
         problem: &'a Problem,
         source: Values<'a>,
@@ -130,47 +134,47 @@ impl<'a> Recompute<'a> {
             cancel,
             first,
             sums: OnceCell::new(),
-            inside: inside(problem, image),
+            in_place: in_place(problem, image),
             waiting: Vec::new(),
-            at_edges: Vec::new(),
+            by_copy: Vec::new(),
         }
     }
 
     /// Notes that some results of a row are to be computed again.
     #[inline]
     pub(super) fn push(&mut self, row: usize, columns: impl IntoIterator<Item = usize>) {
-        let (y, (above, before)) = (self.first.0 + row, self.problem.origin());
-        let (rows, inside) = self.inside.clone();
+        debug_assert!(!self.image.is_empty(), "only images of bytes have uncertain results");
+        let (y, (above, pixels_before)) = (self.first.0 + row, self.problem.origin());
+        let (rows, in_place) = self.in_place.clone();
         if !rows.contains(&y) {
-            return self.at_edges.extend(columns.into_iter().map(|column| (row, column)));
+            return self.by_copy.extend(columns.into_iter().map(|column| (row, column)));
         }
         let start = (y - above) * self.problem.row_values();
-        let before = before * self.problem.format().channels;
+        let before = pixels_before * self.problem.format().channels;
         for column in columns {
             let x = self.first.1 + column;
-            if inside.contains(&x) {
+            if in_place.contains(&x) {
                 self.waiting.push(Waiting { start: start + x - before, place: (row, column) });
             } else {
-                self.at_edges.push((row, column));
+                self.by_copy.push((row, column));
             }
         }
     }
 
     /// Whether no result waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.at_edges.is_empty()
+        self.waiting.is_empty() && self.by_copy.is_empty()
     }
 
-    /// Computes results, [`AT_ONCE`] at a time, as long as there are so many.
+    /// Computes results whose windows can be read in place, [`AT_ONCE`] at a time, as long as there are so many.
     ///
     /// # Errors
     /// [`Error::Cancelled`](crate::Error::Cancelled).
     pub(super) fn compute_batches(&mut self, results: &mut Results<'_>) -> Result<()> {
-        let whole = self.waiting.len() / AT_ONCE * AT_ONCE;
-        if whole == 0 {
-            return Ok(());
+        match self.waiting.len() / AT_ONCE * AT_ONCE {
+            0 => Ok(()),
+            count => self.compute_waiting(count, results),
         }
-        self.compute_waiting(whole, results)
     }
 
     /// Computes all results that still wait.
@@ -179,29 +183,29 @@ impl<'a> Recompute<'a> {
     /// [`Error::Cancelled`](crate::Error::Cancelled).
     pub(super) fn compute_rest(&mut self, results: &mut Results<'_>) -> Result<()> {
         self.compute_waiting(self.waiting.len(), results)?;
-        if self.at_edges.is_empty() {
+        if self.by_copy.is_empty() {
             return Ok(());
         }
         let mut copy = Vec::new();
         if self.problem.window().coefficients().len() <= SMALL {
-            for places in self.at_edges.chunks(AT_ONCE) {
+            for places in self.by_copy.chunks(AT_ONCE) {
                 self.cancel.check()?;
                 let sums = self.sums_of_copies(&mut copy, places);
-                self.put(&sums, places.iter().copied(), results);
+                self.write(&sums, places.iter().copied(), results);
             }
         } else {
-            // Windows over the same edge have few pixels under them.
+            // Windows over one edge are close together, so a copy of the pixels under all of them is small.
             let mut edges: [Vec<Place>; 4] = Default::default();
-            for &place in &self.at_edges {
+            for &place in &self.by_copy {
                 edges[self.edge(place)].push(place);
             }
             for places in edges.iter().flat_map(|places| places.chunks(AT_ONCE)) {
                 self.cancel.check()?;
                 let sums = self.sums_of_copy(&mut copy, places);
-                self.put(&sums, places.iter().copied(), results);
+                self.write(&sums, places.iter().copied(), results);
             }
         }
-        self.at_edges.clear();
+        self.by_copy.clear();
         Ok(())
     }
 
@@ -209,20 +213,20 @@ impl<'a> Recompute<'a> {
         self.sums.get_or_init(|| OrderedSums::new(self.level, self.problem.window()))
     }
 
-    /// Computes the first `count` results whose windows lie in the image. They are read in place.
+    /// Computes the first `count` results whose windows can be read in place.
     fn compute_waiting(&mut self, count: usize, results: &mut Results<'_>) -> Result<()> {
-        let apart = (self.problem.row_values(), self.problem.format().channels);
+        let strides = (self.problem.row_values(), self.problem.format().channels);
         for waiting in self.waiting[..count].chunks(AT_ONCE) {
             self.cancel.check()?;
-            let sums = self.sums().of(self.image, apart, waiting.iter().map(|waiting| waiting.start));
-            self.put(&sums, waiting.iter().map(|waiting| waiting.place), results);
+            let sums = self.sums().of(self.image, strides, waiting.iter().map(|waiting| waiting.start));
+            self.write(&sums, waiting.iter().map(|waiting| waiting.place), results);
         }
         self.waiting.drain(..count);
         Ok(())
     }
 
     /// Finishes sums, and writes them.
-    fn put(&self, sums: &[f32; AT_ONCE], places: impl Iterator<Item = Place>, results: &mut Results<'_>) {
+    fn write(&self, sums: &[f32; AT_ONCE], places: impl Iterator<Item = Place>, results: &mut Results<'_>) {
         let (pixel, last_step) = (results.pixel(), self.problem.last_step());
         let mut bytes = [0; AT_ONCE * size_of::<f32>()];
         let bytes = &mut bytes[..AT_ONCE * pixel.bytes()];
@@ -256,20 +260,20 @@ impl<'a> Recompute<'a> {
         let (above, before) = problem.origin();
         let (channels, width, area) = (problem.format().channels, problem.width() as i32, window.coefficients().len());
         copy.resize(places.len() * area + SPARE, 0);
-        for (&(row, column), copy) in places.iter().zip(copy.chunks_exact_mut(area)) {
+        for (&(row, column), of_window) in places.iter().zip(copy.chunks_exact_mut(area)) {
             let (y, x) = (self.first.0 + row, self.first.1 + column);
-            let (first, channel) = ((x / channels) as i32 - before as i32, x % channels);
-            for (line, k) in copy.chunks_exact_mut(window.width()).zip(0..) {
-                let row = map(code, y as i32 - above as i32 + k, problem.height() as i32);
-                if row == OUTSIDE {
+            let (left, channel) = ((x / channels) as i32 - before as i32, x % channels);
+            for (line, k) in of_window.chunks_exact_mut(window.width()).zip(0..) {
+                let image_row = map(code, y as i32 - above as i32 + k, problem.height() as i32);
+                if image_row == OUTSIDE {
                     line.fill(outside);
                     continue;
                 }
-                let row = &self.image[row as usize * problem.row_values()..][..problem.row_values()];
+                let values = &self.image[image_row as usize * problem.row_values()..][..problem.row_values()];
                 for (to, l) in line.iter_mut().zip(0..) {
-                    *to = match map(code, first + l, width) {
+                    *to = match map(code, left + l, width) {
                         OUTSIDE => outside,
-                        column => row[column as usize * channels + channel],
+                        pixel => values[pixel as usize * channels + channel],
                     };
                 }
             }
@@ -277,10 +281,10 @@ impl<'a> Recompute<'a> {
         self.sums().of(copy, (window.width(), 1), (0..places.len()).map(|number| number * area))
     }
 
-    /// The edge that a window lies over: left, right, top or bottom.
+    /// The edge at which a window can't be read in place: left, right, top or bottom.
     fn edge(&self, (row, column): Place) -> usize {
         let (y, x) = (self.first.0 + row, self.first.1 + column);
-        let (rows, columns) = &self.inside;
+        let (rows, columns) = &self.in_place;
         if x < columns.start {
             0
         } else if x >= columns.end {
@@ -293,8 +297,8 @@ impl<'a> Recompute<'a> {
     }
 }
 
-/// Rows and values of a row whose windows lie in the image, with [`SPARE`] bytes after the last row of each.
-fn inside(problem: &Problem, image: &[u8]) -> (Range<usize>, Range<usize>) {
+/// The rows and the columns of results whose windows lie in the image, with [`SPARE`] bytes after the last row of each.
+fn in_place(problem: &Problem, image: &[u8]) -> (Range<usize>, Range<usize>) {
     let step = problem.format().channels;
     let (above, before) = (problem.origin().0, problem.origin().1 * step);
     let (window, row) = (problem.window(), problem.row_values());
@@ -335,7 +339,8 @@ impl Windows<'_> {
     /// Adds the products of each window to its sum, in order.
     ///
     /// # Safety
-    /// Each row of each window is valid for reads up to its last pixel and of [`SPARE`] bytes more.
+    /// At each of the [`AT_ONCE`] entries of `begins` there is a window. Each of its rows is valid for reads up to its
+    /// last pixel and of [`SPARE`] bytes more.
     unsafe fn add_to(&self, level: Level, sums: &mut [f32; AT_ONCE]) {
         #[cfg(target_arch = "x86_64")]
         if level.has_byte_instructions() {

@@ -81,14 +81,14 @@ impl Row {
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
     ring: Aligned<f32>,
-    lines: Lines,
+    unfiltered: Unfiltered,
     byte_lines: Vec<u8>,
     decider: Decider,
 }
 
-/// Lines on the way to the ring.
+/// A row of the image before the row pass: as `f32`, and as bytes.
 #[derive(Debug, Default)]
-struct Lines {
+struct Unfiltered {
     line: Vec<f32>,
     bytes: Vec<u8>,
 }
@@ -153,9 +153,9 @@ impl Rings<'_> {
         };
         let map = LineMap::new(self.problem, left + start, width);
         let mut uncertain = Uncertain::new(self.level, self.limits, width);
-        let Scratch { ring, lines, byte_lines, decider } = scratch;
+        let Scratch { ring, unfiltered, byte_lines, decider } = scratch;
         let ring = ring.of_length(slots.min(height + 1) * pitch);
-        lines.reserve(line, self.row, (padded, self.problem.format().channels));
+        unfiltered.reserve(line, self.row, (padded, self.problem.format().channels));
         let mut byte_lines = match (self.partial_sums, self.source) {
             (Some(partial_sums), Values::U8(image)) => {
                 uncertain.keep_values();
@@ -177,7 +177,7 @@ impl Rings<'_> {
                     continue;
                 }
                 let length = if self.row.is_some() { padded } else { line };
-                self.fill(lines, &map, row, &mut ring[slot(s) * pitch..][..length]);
+                self.fill(unfiltered, &map, row, &mut ring[slot(s) * pitch..][..length]);
                 if let Some(lines) = &mut byte_lines {
                     lines.fill(row, slot(s));
                 }
@@ -187,7 +187,7 @@ impl Rings<'_> {
             let rows: Vec<&[f32]> = (first..needed).map(|s| &ring[slot(s) * pitch..][..pitch]).collect();
             let hints = Hints { prefetch: false, non_temporal: self.streaming };
             let decide = self.partial_sums.zip(byte_lines.as_ref());
-            let lines: Vec<&[u8]> =
+            let byte_rows: Vec<&[u8]> =
                 decide.map_or_else(Vec::new, |(_, lines)| (first..needed).map(|s| lines.line(slot(s))).collect());
             let at_once = if decide.is_some() { (PANEL / slots / 64).max(1) * 64 } else { width };
             for from in (0..width).step_by(at_once) {
@@ -204,7 +204,7 @@ impl Rings<'_> {
                     let (sum, line_at) = (uncertain.value(row, column), byte_lines.place(column));
                     decider.candidates.push(Candidate { row, column, line_at, sum });
                 });
-                self.level.run(Decide { partial_sums, filtered: &rows, lines: &lines, decider });
+                self.level.run(Decide { partial_sums, filtered: &rows, lines: &byte_rows, decider });
                 for (&Candidate { row, column, .. }, &decided) in decider.candidates.iter().zip(&decider.decided) {
                     if decided.is_nan() {
                         recompute.push(first + row, [start + column]);
@@ -219,9 +219,9 @@ impl Rings<'_> {
     }
 
     /// Writes the line of row `row` of the image, filtered if the mask is separable, to `to`.
-    fn fill(&self, lines: &mut Lines, map: &LineMap, row: i32, to: &mut [f32]) {
+    fn fill(&self, unfiltered: &mut Unfiltered, map: &LineMap, row: i32, to: &mut [f32]) {
         let step = self.problem.format().channels;
-        let Lines { line, bytes } = lines;
+        let Unfiltered { line, bytes } = unfiltered;
         match (self.row, self.source) {
             (None, image) => map.fill(self.level, self.problem, image, row, to),
             (Some(Row::Floats(coefficients)), image) => {
@@ -237,7 +237,7 @@ impl Rings<'_> {
     }
 }
 
-impl Lines {
+impl Unfiltered {
     /// Makes room for a line of so many values, and for a line of bytes.
     fn reserve(&mut self, line: usize, row: Option<&Row>, (width, step): (usize, usize)) {
         let bytes = if let Some(Row::Bytes(row)) = row { row.line_bytes(width, step) } else { 0 };

@@ -1,5 +1,5 @@
-//! Images of bytes, block by block. A block is computed in strips of columns, which are so narrow that the lines that a
-//! strip keeps fit in the second-level cache.
+//! Images of bytes, block by block. A block is computed in strips of columns. The lines that a strip keeps fit in the
+//! second-level cache, unless the mask is very tall or very wide.
 
 use std::ops::Range;
 
@@ -12,10 +12,10 @@ use crate::parallel::Cancel;
 use crate::{Problem, Result};
 
 /// Bytes of the lines that a strip keeps: half of a second-level cache of 512 KiB.
-const LINES: usize = 256 << 10;
+const STRIP_BYTES: usize = 256 << 10;
 
 /// A strip's columns are a multiple of this, but for the last strip of a block.
-const COLUMNS: usize = 64;
+const COLUMN_MULTIPLE: usize = 64;
 
 /// A separable mask in a form for images of bytes.
 pub(super) trait ByteMask: Sized {
@@ -23,9 +23,9 @@ pub(super) trait ByteMask: Sized {
     type Scratch: Default;
 
     /// Bytes of the lines that a strip keeps, for each of its columns.
-    fn bytes_of_column(&self) -> usize;
+    fn line_bytes_per_column(&self) -> usize;
 
-    /// The values of a line beyond the results, with so many channels.
+    /// How many values more a line has than the strip has columns, for pixels of so many channels.
     fn beyond(&self, channels: usize) -> usize;
 
     /// Computes a strip. Uncertain results are pushed to `recompute`.
@@ -65,15 +65,15 @@ impl<M: ByteMask> ByteBlocks<'_, M> {
         let width = results.width();
         let image_rows = &image_rows(self.problem, top, results.height());
         let beyond = self.mask.beyond(self.problem.format().channels);
-        let most = (LINES / self.mask.bytes_of_column()).max(beyond).max(4 * COLUMNS);
+        let most_columns = (STRIP_BYTES / self.mask.line_bytes_per_column()).max(beyond).max(4 * COLUMN_MULTIPLE);
         // Strips of about equal width.
-        let columns = width.div_ceil(width.div_ceil(most)).next_multiple_of(COLUMNS);
+        let columns = width.div_ceil(width.div_ceil(most_columns)).next_multiple_of(COLUMN_MULTIPLE);
         let source = Values::U8(self.image);
         let mut recompute = Recompute::new(self.problem, source, self.level, self.cancel, (top, left));
         for start in (0..width).step_by(columns) {
             let width = columns.min(width - start);
             let map = &LineMap::new(self.problem, left + start, width);
-            let strip = Strip { blocks: self, map, image_rows, start, width, padded: width + beyond };
+            let strip = Strip { blocks: self, map, image_rows, start, width, line_length: width + beyond };
             M::compute(&strip, scratch, results, &mut recompute)?;
         }
         recompute.compute_rest(results)
@@ -86,12 +86,12 @@ pub(super) struct Strip<'a, M> {
     map: &'a LineMap,
     /// For each row under the windows of the block, its row in the image.
     image_rows: &'a [i32],
-    /// The first value of the block's rows.
+    /// The strip's first column in the block.
     pub(super) start: usize,
-    /// Values of a row of results.
+    /// Its columns.
     pub(super) width: usize,
-    /// Values of a line.
-    pub(super) padded: usize,
+    /// The values of a line: those under the windows of a row of the strip.
+    pub(super) line_length: usize,
 }
 
 impl<M> Strip<'_, M> {
@@ -111,12 +111,12 @@ impl<M> Strip<'_, M> {
     }
 }
 
-/// Memory that is used again. It begins with a cache line, because a vector that straddles two lines takes two accesses.
+/// Memory that is used again. It begins with a cache line: a vector that straddles two of them takes two accesses.
 #[derive(Debug, Default)]
 pub(super) struct Aligned<T>(Vec<T>);
 
 impl<T: Default + Clone> Aligned<T> {
-    /// The first `length` values. They are what was written before, or the type's default.
+    /// The first `length` values. What they are is not specified.
     pub(super) fn of_length(&mut self, length: usize) -> &mut [T] {
         let line = LINE / size_of::<T>();
         if self.0.len() < length + line {

@@ -132,28 +132,24 @@ impl To {
     }
 }
 
-/// The type of results.
+/// The type of a tile's results.
 pub(super) trait ResultType: Copy {
     /// The type.
     fn pixel(self) -> PixelType;
 }
 
-/// Known when the tile is compiled. Its stores have no branch.
+/// A type that is known at compile time. The stores of such a tile have no branch.
 #[derive(Clone, Copy)]
-pub(super) struct Known<U>(PhantomData<U>);
+pub(super) struct Static<U>(pub(super) PhantomData<U>);
 
-impl<U> Known<U> {
-    pub(super) const TYPE: Self = Self(PhantomData);
-}
-
-impl<U: Pixel> ResultType for Known<U> {
+impl<U: Pixel> ResultType for Static<U> {
     #[inline(always)]
     fn pixel(self) -> PixelType {
         U::TYPE
     }
 }
 
-/// A value. The tile is compiled once for all types.
+/// A type that is known at run time only. One instance of a tile serves all types.
 impl ResultType for PixelType {
     #[inline(always)]
     fn pixel(self) -> PixelType {
@@ -174,7 +170,7 @@ pub(super) struct Tile<'a> {
     pub(super) non_temporal: bool,
 }
 
-/// Computes the outputs of `count` rows and `V` vectors, of type `of`. `COLUMN` says that the window is one column wide.
+/// Computes the outputs of `count` rows and `V` vectors. `COLUMN` says that the window is one column wide.
 ///
 /// # Safety
 /// - `count` is from 1 to [`ROWS`]; there are at least `count + window.height() - 1` source rows.
@@ -184,9 +180,9 @@ pub(super) struct Tile<'a> {
 /// - With `non_temporal`, these places are aligned to the size of a vector, and the caller ends the stores with a
 ///   [fence](Simd::fence).
 #[inline(always)]
-pub(super) unsafe fn tile<S: Simd, K: ResultType, const V: usize, const COLUMN: bool>(
+pub(super) unsafe fn tile<S: Simd, T: ResultType, const V: usize, const COLUMN: bool>(
     simd: S,
-    of: K,
+    result_type: T,
     tile: Tile<'_>,
     count: usize,
     uncertain: &mut Option<&mut Uncertain>,
@@ -198,10 +194,10 @@ pub(super) unsafe fn tile<S: Simd, K: ResultType, const V: usize, const COLUMN: 
         // SAFETY: rows and pointers are as this function requires; each arm takes at most `most` rows.
         row += unsafe {
             match most {
-                6.. if S::HOLDS_TILE => of_rows::<S, K, V, 6, COLUMN>(simd, of, tile, row, uncertain),
-                3.. if S::HOLDS_TILE => of_rows::<S, K, V, 3, COLUMN>(simd, of, tile, row, uncertain),
-                2.. => of_rows::<S, K, V, 2, COLUMN>(simd, of, tile, row, uncertain),
-                _ => of_rows::<S, K, V, 1, COLUMN>(simd, of, tile, row, uncertain),
+                6.. if S::HOLDS_TILE => of_rows::<S, T, V, 6, COLUMN>(simd, result_type, tile, row, uncertain),
+                3.. if S::HOLDS_TILE => of_rows::<S, T, V, 3, COLUMN>(simd, result_type, tile, row, uncertain),
+                2.. => of_rows::<S, T, V, 2, COLUMN>(simd, result_type, tile, row, uncertain),
+                _ => of_rows::<S, T, V, 1, COLUMN>(simd, result_type, tile, row, uncertain),
             }
         };
     }
@@ -212,9 +208,9 @@ pub(super) unsafe fn tile<S: Simd, K: ResultType, const V: usize, const COLUMN: 
 /// # Safety
 /// As for [`tile`]; `first + R` is at most its `count`, and the window has at least `R` rows.
 #[inline(always)]
-unsafe fn of_rows<S: Simd, K: ResultType, const V: usize, const R: usize, const COLUMN: bool>(
+unsafe fn of_rows<S: Simd, T: ResultType, const V: usize, const R: usize, const COLUMN: bool>(
     simd: S,
-    of: K,
+    result_type: T,
     tile: Tile<'_>,
     first: usize,
     uncertain: &mut Option<&mut Uncertain>,
@@ -253,7 +249,7 @@ unsafe fn of_rows<S: Simd, K: ResultType, const V: usize, const R: usize, const 
         ($($r:literal)*) => { $(
             if let Some(sums) = sums.get($r) {
                 // SAFETY: first + r < count; the caller promises the pointer.
-                unsafe { write(simd, of, tile, sums, first + $r, uncertain) };
+                unsafe { write(simd, result_type, tile, sums, first + $r, uncertain) };
             }
         )* };
     }
@@ -330,7 +326,7 @@ pub(super) unsafe fn small<S: Simd, U: Pixel, const V: usize, const WIDTH: usize
                 if const { $s + 1 >= HEIGHT } {
                     let row = $s + 1 - HEIGHT;
                     // SAFETY: row < ROWS; the caller promises the pointer.
-                    unsafe { write(simd, Known::<U>::TYPE, tile, &sums[row], row, uncertain) };
+                    unsafe { write(simd, Static::<U>(PhantomData), tile, &sums[row], row, uncertain) };
                 }
             }
         )* };
@@ -346,9 +342,9 @@ pub(super) unsafe fn small<S: Simd, U: Pixel, const V: usize, const WIDTH: usize
 /// `non_temporal`, the row is aligned to the size of a vector, and the caller ends the stores with a
 /// [fence](Simd::fence).
 #[inline(always)]
-unsafe fn write<S: Simd, K: ResultType, const V: usize>(
+unsafe fn write<S: Simd, T: ResultType, const V: usize>(
     simd: S,
-    of: K,
+    result_type: T,
     tile: Tile<'_>,
     sums: &[S::Vector; V],
     row: usize,
@@ -365,12 +361,12 @@ unsafe fn write<S: Simd, K: ResultType, const V: usize>(
     let to = tile.to.row(row);
     // SAFETY: as this function requires.
     unsafe {
-        if of.pixel() == PixelType::F32 && tile.non_temporal {
+        if result_type.pixel() == PixelType::F32 && tile.non_temporal {
             for (v, &value) in values.iter().enumerate() {
                 simd.stream(to.cast::<f32>().add(v * S::LANES), value);
             }
         } else {
-            put(simd, &values, of.pixel(), to, (row, tile.x), uncertain.as_deref_mut());
+            put(simd, &values, result_type.pixel(), to, (row, tile.x), uncertain.as_deref_mut());
         }
     }
 }

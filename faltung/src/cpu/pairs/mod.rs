@@ -80,7 +80,7 @@ pub(super) struct Pairs {
     /// Results with a smaller fraction are uncertain, in units of 2^-8.
     uncertain: u16,
     sizes: [usize; 2],
-    /// Whether `vpdpwssd` is used where the CPU has it. A test computes without it.
+    /// Whether `vpdpwssd` may be used. Only a test sets it to false.
     uses_vnni: bool,
 }
 
@@ -164,7 +164,7 @@ impl Pairs {
         self.uncertain = 0;
     }
 
-    /// As on a CPU with AVX-512 and without VNNI.
+    /// As on a CPU that has AVX-512 and not VNNI.
     #[cfg(test)]
     pub(super) fn without_vnni(mut self) -> Self {
         self.uses_vnni = false;
@@ -206,11 +206,11 @@ pub(super) struct Scratch {
 impl ByteMask for Pairs {
     type Scratch = Scratch;
 
-    fn bytes_of_column(&self) -> usize {
+    fn line_bytes_per_column(&self) -> usize {
         4 * self.column.even.len()
     }
 
-    /// Those under the windows, and the pair after them.
+    /// The values under the last window, and the pair after them.
     fn beyond(&self, channels: usize) -> usize {
         2 * self.row.even.len() * channels
     }
@@ -238,6 +238,7 @@ struct TwoLines<'a> {
 }
 
 impl Strip<'_, Pairs> {
+    /// Computes the strip, two rows at a time.
     fn pairs<const VNNI: bool>(
         &self,
         scratch: &mut Scratch,
@@ -245,13 +246,13 @@ impl Strip<'_, Pairs> {
         recompute: &mut Recompute<'_>,
     ) -> Result<()> {
         let ByteBlocks { mask, level, cancel, .. } = *self.blocks;
-        let (width, padded) = (self.width, self.padded + 2 * SLACK);
+        let (width, length) = (self.width, self.line_length + 2 * SLACK);
         let (count, line) = (mask.column.even.len(), 2 * (width.next_multiple_of(SLACK) + SLACK));
         let Scratch { bytes, even, odd, lines, spare, uncertain } = scratch;
         let mut two_lines = TwoLines {
-            bytes: bytes.each_mut().map(|bytes| bytes.of_length(padded)),
-            even: even.each_mut().map(|pairs| pairs.of_length(padded)),
-            odd: odd.each_mut().map(|pairs| pairs.of_length(padded)),
+            bytes: bytes.each_mut().map(|bytes| bytes.of_length(length)),
+            even: even.each_mut().map(|pairs| pairs.of_length(length)),
+            odd: odd.each_mut().map(|pairs| pairs.of_length(length)),
         };
         let (lines, spare) = (lines.of_length(count * line), spare.of_length(width));
         let mut ready = 0;
@@ -298,7 +299,7 @@ impl Strip<'_, Pairs> {
             step,
             even: even.each_mut().map(|line| &mut line[..]),
             odd: odd.each_mut().map(|line| &mut line[..]),
-            count: self.padded,
+            count: self.line_length,
         });
         level.run(AlongRow::<VNNI> {
             even: even.each_ref().map(|line| &line[..]),

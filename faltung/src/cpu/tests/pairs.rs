@@ -59,7 +59,7 @@ fn bits_of_the_ordered_sum() {
                 let expected = expected::<u8, u8>(&problem, &source);
                 for level in Level::available() {
                     if let Some(mask) = Pairs::of(&problem) {
-                        // A third of the cases is computed as on a CPU with AVX-512 and without VNNI.
+                        // With AVX-512, a third of the cases takes the code for CPUs without VNNI.
                         let mask = if case.is_multiple_of(3) { mask.without_vnni() } else { mask };
                         check_method(&Convolution::with(level, Method::Pairs(mask)), &problem, &source, &expected);
                         served += 1;

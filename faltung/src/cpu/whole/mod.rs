@@ -178,10 +178,11 @@ pub(super) struct Scratch {
 impl ByteMask for Whole {
     type Scratch = Scratch;
 
-    fn bytes_of_column(&self) -> usize {
+    fn line_bytes_per_column(&self) -> usize {
         self.column.len() * if self.is_short { 1 } else { 2 }
     }
 
+    /// The values under the last window, but for the first.
     fn beyond(&self, channels: usize) -> usize {
         (self.row.len() - 1) * channels
     }
@@ -222,7 +223,7 @@ impl Strip<'_, Whole> {
     fn shorts(&self, scratch: &mut Scratch, results: &mut Results<'_>, recompute: &mut Recompute<'_>) -> Result<()> {
         let ByteBlocks { problem, mask, level, cancel, .. } = *self.blocks;
         let (height, step) = (mask.column.len(), problem.format().channels);
-        let (padded, pitch) = (self.padded, self.padded + SLACK);
+        let (length, pitch) = (self.line_length, self.line_length + SLACK);
         let Scratch { bytes, line, sums, results: row_sums, .. } = scratch;
         let bytes = bytes.of_length(height * pitch);
         let [line, sums, row_sums] = [line, sums, row_sums].map(|line| line.of_length(pitch));
@@ -245,10 +246,10 @@ impl Strip<'_, Whole> {
             let row = |s: usize| &bytes[s % height * pitch..][..pitch];
             if is_running {
                 let (new, old) = (row(y + height - 1), row(y));
-                level.run(RunningRow { new, old, sums: &mut *sums, to: &mut *line, count: padded });
+                level.run(RunningRow { new, old, sums: &mut *sums, to: &mut *line, count: length });
             } else {
                 let taps: Vec<_> = mask.column.iter().enumerate().map(|(k, &weight)| (row(y + k), weight)).collect();
-                level.run(Weigh { taps: &taps, to: &mut *line, count: padded });
+                level.run(Weigh { taps: &taps, to: &mut *line, count: length });
             }
             along_row(level, &mask.row, line, step, row_sums, self.width);
             match mask.shift {
@@ -263,7 +264,7 @@ impl Strip<'_, Whole> {
     fn floats(&self, scratch: &mut Scratch, results: &mut Results<'_>, recompute: &mut Recompute<'_>) -> Result<()> {
         let ByteBlocks { problem, mask, level, cancel, .. } = *self.blocks;
         let (height, step) = (mask.column.len(), problem.format().channels);
-        let (padded, pitch) = (self.padded, self.padded + SLACK);
+        let (length, pitch) = (self.line_length, self.line_length + SLACK);
         let Scratch { bytes, filtered, line, floats, totals, .. } = scratch;
         let (bytes, line) = (bytes.of_length(pitch), line.of_length(pitch));
         let filtered = filtered.of_length(height * pitch);
@@ -277,7 +278,7 @@ impl Strip<'_, Whole> {
                 self.fill(s, bytes);
                 let to = &mut filtered[s % height * pitch..][..pitch];
                 if is_box(&mask.row) && mask.row.len() > FEW {
-                    level.run(Weigh { taps: &[(&*bytes, 1)], to: &mut *line, count: padded });
+                    level.run(Weigh { taps: &[(&*bytes, 1)], to: &mut *line, count: length });
                     along_row(level, &mask.row, line, step, to, self.width);
                 } else {
                     let taps = mask.row.iter().enumerate().map(|(l, &weight)| (&bytes[l * step..], weight));
