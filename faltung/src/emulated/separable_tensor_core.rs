@@ -67,11 +67,12 @@ fn extremes_have_the_bits_of_ordered_sums() {
         let side = one.side() as usize;
         for mask in [Mask::average(side, side).unwrap(), separable(side, side, true, &mut random)] {
             let filter = Filter::new(mask).border(Border::Constant(255.0));
-            let problem = problem(&filter, (140, 66), one.channels as usize);
-            for kind in ["white", "stripes"] {
+            let problem = problem(&filter, (150, 70), one.channels as usize);
+            for kind in ["white", "stripes", "black"] {
                 let pixel = |i: usize| match kind {
                     "white" => 255,
-                    _ => 255 * u16::from((i / 40).is_multiple_of(2)),
+                    "stripes" => 255 * u16::from((i / 40).is_multiple_of(2)),
+                    _ => 0,
                 };
                 let source = bytes(BYTES, (0..problem.values()).map(pixel));
                 let found = run(&problem, planned(&problem, one), &source, usize::MAX, None);
