@@ -255,6 +255,8 @@ impl Strip<'_, Pairs> {
             odd: odd.each_mut().map(|pairs| pairs.of_length(length)),
         };
         let (lines, spare) = (lines.of_length(count * line), spare.of_length(width));
+        // Where the filtered lines under the windows begin.
+        let mut starts = Vec::with_capacity(count);
         let mut ready = 0;
         for y in (0..results.height()).step_by(2) {
             cancel.check()?;
@@ -263,14 +265,16 @@ impl Strip<'_, Pairs> {
                 self.filter_rows::<VNNI>(2 * number, &mut two_lines, to);
             }
             ready = y / 2 + count;
-            let lines: Vec<&[u16]> = (0..count).map(|i| &lines[(y / 2 + i) % count * line..][..line]).collect();
+            starts.clear();
+            starts.extend((0..count).map(|i| (y / 2 + i) % count * line));
             uncertain.iter_mut().for_each(|places| places.clear(width));
             let is_last = y + 1 == results.height();
             let [first, second] = uncertain;
             let (to, to_second) = results.two_parts(y, self.columns());
             let to_second = to_second.unwrap_or(&mut *spare);
             level.run(AlongColumn::<VNNI> {
-                lines: &lines,
+                lines,
+                starts: &starts,
                 column: &mask.column,
                 uncertain: mask.uncertain,
                 to: [to, to_second],

@@ -110,8 +110,9 @@ impl<const VNNI: bool> Work for AlongRow<'_, VNNI> {
 /// Two rows of results, from lines of [`AlongRow`]. `again` gets the places of those that could round to another
 /// integer.
 pub(super) struct AlongColumn<'a, const VNNI: bool> {
-    /// The lines under the windows of the first row.
-    pub(super) lines: &'a [&'a [u16]],
+    pub(super) lines: &'a [u16],
+    /// Where the lines under the windows of the first row begin.
+    pub(super) starts: &'a [usize],
     pub(super) column: &'a Coefficients,
     /// Results with a smaller fraction are uncertain, in units of 2^-8.
     pub(super) uncertain: u16,
@@ -124,19 +125,19 @@ impl<const VNNI: bool> Work for AlongColumn<'_, VNNI> {
 
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
-        let Self { lines, column, uncertain, to: [to, to_second], again: [again, again_second] } = self;
+        let Self { lines, starts, column, uncertain, to: [to, to_second], again: [again, again_second] } = self;
         let (vector, count) = (2 * S::LANES, to.len());
-        assert!(lines.iter().all(|line| line.len() >= 2 * (count + SLACK)) && to_second.len() == count);
-        assert!(lines.len() == column.even.len() && lines.len() == column.odd.len());
+        assert!(starts.iter().all(|start| lines.len() >= start + 2 * (count + SLACK)) && to_second.len() == count);
+        assert!(starts.len() == column.even.len() && starts.len() == column.odd.len());
         let bias = simd.splat_pairs(column.bias);
         for x in (0..count).step_by(2 * vector) {
             let (mut first, mut second) = ([bias; 4], [bias; 4]);
-            for ((line, &of_even), &of_odd) in lines.iter().zip(&column.even).zip(&column.odd) {
+            for ((&start, &of_even), &of_odd) in starts.iter().zip(&column.even).zip(&column.odd) {
                 let (of_even, of_odd) = (simd.splat_pairs(of_even), simd.splat_pairs(of_odd));
                 for (i, (first, second)) in first.iter_mut().zip(&mut second).enumerate() {
                     // SAFETY: less than twice SLACK values after the last one. The caller has asked the CPU for `VNNI`.
                     unsafe {
-                        let pairs = simd.load_shorts(line.as_ptr().add(2 * x + i * vector));
+                        let pairs = simd.load_shorts(lines.as_ptr().add(start + 2 * x + i * vector));
                         *first = simd.dot_pairs::<VNNI>(*first, pairs, of_even);
                         *second = simd.dot_pairs::<VNNI>(*second, pairs, of_odd);
                     }

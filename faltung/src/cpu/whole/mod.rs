@@ -19,12 +19,13 @@ mod rows;
 use super::finish::{FinishRow, Results, Sum};
 use super::method::GRADED;
 use super::recompute::Recompute;
-use super::simd::Level;
 use super::strips::{Aligned, ByteBlocks, ByteMask, Strip};
 use super::uncertain::{Limits, Uncertain};
 use crate::plan::direct_sum::{ABOVE, DirectSum, half_unit, power, saturated, unit_of};
 use crate::{PixelType, Problem, Result};
-use rows::{AddFloats, AddRow, RunningFloats, RunningRow, SLACK, ShiftRow, Weigh, WeighFloats, WindowSums};
+use rows::{
+    AddFloats, AddRow, Quotients, RunningFloats, RunningRow, SLACK, ShiftRow, Tap, Weigh, WeighFloats, WindowSums,
+};
 
 pub(crate) use rows::window_sums;
 
@@ -229,6 +230,7 @@ impl Strip<'_, Whole> {
         let [line, sums, row_sums] = [line, sums, row_sums].map(|line| line.of_length(pitch));
         let is_running = is_box(&mask.column) && height > 2;
         let mut uncertain = Uncertain::new(level, mask.limits, self.width);
+        let (mut column_taps, row_taps) = (Vec::with_capacity(height), taps_of_row(&mask.row, step));
         let mut ready = 0;
         for y in 0..results.height() {
             cancel.check()?;
@@ -248,13 +250,28 @@ impl Strip<'_, Whole> {
                 let (new, old) = (row(y + height - 1), row(y));
                 level.run(RunningRow { new, old, sums: &mut *sums, to: &mut *line, count: length });
             } else {
-                let taps: Vec<_> = mask.column.iter().enumerate().map(|(k, &weight)| (row(y + k), weight)).collect();
-                level.run(Weigh { taps: &taps, to: &mut *line, count: length });
+                set_taps_of_column(&mut column_taps, &mask.column, y, pitch);
+                level.run(Weigh { from: &*bytes, taps: &column_taps, to: &mut *line, count: length });
             }
-            along_row(level, &mask.row, line, step, row_sums, self.width);
+            let (is_wide, size, count) = (is_wide_box(&mask.row), mask.row.len(), self.width);
+            if is_wide {
+                level.run(WindowSums { line, size, step, to: row_sums, count });
+            }
             match mask.shift {
-                Some(shift) => level.run(ShiftRow { sums: row_sums, shift, to: results.part(y, self.columns()) }),
-                None => self.finish(row_sums, y, &mut uncertain, results, recompute)?,
+                Some(shift) => {
+                    let to = Quotients { shift, to: results.part(y, self.columns()) };
+                    if is_wide {
+                        level.run(ShiftRow { sums: row_sums, to });
+                    } else {
+                        level.run(Weigh { from: &*line, taps: &row_taps, to, count });
+                    }
+                }
+                None => {
+                    if !is_wide {
+                        level.run(Weigh { from: &*line, taps: &row_taps, to: &mut *row_sums, count });
+                    }
+                    self.finish(row_sums, y, &mut uncertain, results, recompute)?;
+                }
             }
         }
         Ok(())
@@ -271,18 +288,18 @@ impl Strip<'_, Whole> {
         let [sums, totals] = [floats, totals].map(|line| line.of_length(pitch));
         let is_running = is_box(&mask.column) && height > 2;
         let mut uncertain = Uncertain::new(level, mask.limits, self.width);
+        let (mut column_taps, row_taps) = (Vec::with_capacity(height), taps_of_row(&mask.row, step));
         let mut ready = 0;
         for y in 0..results.height() {
             cancel.check()?;
             for s in ready..y + height {
                 self.fill(s, bytes);
                 let to = &mut filtered[s % height * pitch..][..pitch];
-                if is_box(&mask.row) && mask.row.len() > FEW {
-                    level.run(Weigh { taps: &[(&*bytes, 1)], to: &mut *line, count: length });
-                    along_row(level, &mask.row, line, step, to, self.width);
+                if is_wide_box(&mask.row) {
+                    level.run(Weigh { from: &*bytes, taps: &[(0, 1)], to: &mut *line, count: length });
+                    level.run(WindowSums { line, size: mask.row.len(), step, to, count: self.width });
                 } else {
-                    let taps = mask.row.iter().enumerate().map(|(l, &weight)| (&bytes[l * step..], weight));
-                    level.run(Weigh { taps: &taps.collect::<Vec<_>>(), to, count: self.width });
+                    level.run(Weigh { from: &*bytes, taps: &row_taps, to: &mut *to, count: self.width });
                 }
                 if is_running && s + 1 < height {
                     if s == 0 {
@@ -297,8 +314,8 @@ impl Strip<'_, Whole> {
                 let (new, old) = (row(y + height - 1), row(y));
                 level.run(RunningFloats { new, old, sums: &mut *sums, to: &mut *totals, count: self.width });
             } else {
-                let taps: Vec<_> = mask.column.iter().enumerate().map(|(k, &weight)| (row(y + k), weight)).collect();
-                level.run(WeighFloats { taps: &taps, to: &mut *totals, count: self.width });
+                set_taps_of_column(&mut column_taps, &mask.column, y, pitch);
+                level.run(WeighFloats { from: &*filtered, taps: &column_taps, to: &mut *totals, count: self.width });
             }
             self.finish(totals, y, &mut uncertain, results, recompute)?;
         }
@@ -309,12 +326,21 @@ impl Strip<'_, Whole> {
 /// Widths of boxes up to which each value of a window is added.
 const FEW: usize = 6;
 
-/// Filters a line along the row. It is overwritten.
-fn along_row(level: Level, weights: &[u16], line: &mut [u16], step: usize, to: &mut [u16], count: usize) {
-    if is_box(weights) && weights.len() > FEW {
-        level.run(WindowSums { line, size: weights.len(), step, to, count });
-    } else {
-        let taps: Vec<_> = weights.iter().enumerate().map(|(l, &weight)| (&line[l * step..], weight)).collect();
-        level.run(Weigh { taps: &taps, to, count });
-    }
+/// Whether the sums of a row come from sums of 2, 4, 8, .. values.
+fn is_wide_box(row: &[u16]) -> bool {
+    is_box(row) && row.len() > FEW
+}
+
+/// The products of a sum along the row; neighbours of a channel are `step` values apart.
+fn taps_of_row(row: &[u16], step: usize) -> Vec<Tap> {
+    (0..).step_by(step).zip(row.iter().copied()).collect()
+}
+
+/// Sets `taps` to the products of a sum along the column for row `y` of the results. There are as many lines as
+/// coefficients. A new line takes the place of the oldest one.
+fn set_taps_of_column(taps: &mut Vec<Tap>, column: &[u16], y: usize, pitch: usize) {
+    let height = column.len();
+    let lines = (y % height..height).chain(0..y % height);
+    taps.clear();
+    taps.extend(lines.zip(column).map(|(line, &weight)| (line * pitch, weight)));
 }

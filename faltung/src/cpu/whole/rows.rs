@@ -34,34 +34,95 @@ impl Short for u16 {
     }
 }
 
-/// `to[i] = sum of weight * from[i]` over the taps. All lines have [`SLACK`] values more than `count`.
-pub(super) struct Weigh<'a, T> {
-    pub(super) taps: &'a [(&'a [T], u16)],
-    pub(super) to: &'a mut [u16],
+/// A product of a sum: the distance of its value from the sum's place, and its weight.
+pub(super) type Tap = (usize, u16);
+
+/// Where sums of 16 bits go.
+pub(super) trait Sink {
+    /// Whether it takes `count` sums, in whole vectors.
+    fn has_room(&self, count: usize) -> bool;
+
+    /// Takes a vector of sums. The first one is number `at`, a multiple of a vector's length.
+    ///
+    /// # Safety
+    /// It has room for sum `at`, or for [`SLACK`] sums less.
+    unsafe fn put<S: Simd>(&mut self, simd: S, at: usize, sums: S::Shorts);
+}
+
+/// The sums as they are. There are [`SLACK`] values more than sums.
+impl Sink for &mut [u16] {
+    #[inline(always)]
+    fn has_room(&self, count: usize) -> bool {
+        self.len() >= count + SLACK
+    }
+    #[inline(always)]
+    unsafe fn put<S: Simd>(&mut self, simd: S, at: usize, sums: S::Shorts) {
+        // SAFETY: less than SLACK values after the last one.
+        unsafe { simd.store_shorts(self.as_mut_ptr().add(at), sums) };
+    }
+}
+
+/// `sums / 2^shift`, rounded half to even. No quotient is larger than 255.
+pub(super) struct Quotients<'a> {
+    pub(super) shift: u32,
+    pub(super) to: &'a mut [u8],
+}
+
+impl Sink for Quotients<'_> {
+    #[inline(always)]
+    fn has_room(&self, count: usize) -> bool {
+        self.to.len() == count
+    }
+    #[inline(always)]
+    unsafe fn put<S: Simd>(&mut self, simd: S, at: usize, sums: S::Shorts) {
+        let lanes = 2 * S::LANES;
+        let below_half = simd.splat_shorts((1 << (self.shift - 1)) - 1);
+        // The last bit of the quotient: a half rounds up where it is 1.
+        let quotient = simd.shift_right_shorts(sums, self.shift);
+        let is_odd = simd.shift_right_shorts(simd.mul_shorts(quotient, simd.splat_shorts(1 << 15)), 15);
+        let rounded = simd.shift_right_shorts(simd.add_shorts(simd.add_shorts(sums, below_half), is_odd), self.shift);
+        let left = self.to.len().saturating_sub(at);
+        if left >= lanes {
+            // SAFETY: `to` has room for a vector from there on.
+            unsafe { simd.store_shorts_u8(self.to.as_mut_ptr().add(at), rounded) };
+        } else if left > 0 {
+            let mut last = [0; 64];
+            // SAFETY: a vector is at most 64 bytes.
+            unsafe { simd.store_shorts_u8(last.as_mut_ptr(), rounded) };
+            self.to[at..].copy_from_slice(&last[..left]);
+        }
+    }
+}
+
+/// `to[i] = sum of weight * from[i + distance]` over the taps. `from` has [`SLACK`] values more than are summed.
+pub(super) struct Weigh<'a, T, K> {
+    pub(super) from: &'a [T],
+    pub(super) taps: &'a [Tap],
+    pub(super) to: K,
     pub(super) count: usize,
 }
 
-impl<T: Short> Work for Weigh<'_, T> {
+impl<T: Short, K: Sink> Work for Weigh<'_, T, K> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
-        let Self { taps, to, count } = self;
-        assert!(to.len() >= count + SLACK && taps.iter().all(|(from, _)| from.len() >= count + SLACK));
+        let Self { from, taps, mut to, count } = self;
+        assert!(to.has_room(count) && taps.iter().all(|&(distance, _)| from.len() >= distance + count + SLACK));
         let lanes = 2 * S::LANES;
         for start in (0..count).step_by(TOGETHER * lanes) {
             let mut sums = [simd.splat_shorts(0); TOGETHER];
-            for &(from, weight) in taps {
+            for &(distance, weight) in taps {
                 let weight = simd.splat_shorts(weight);
                 for (i, sum) in sums.iter_mut().enumerate() {
                     // SAFETY: less than SLACK values after the last one.
-                    let values = unsafe { T::load(simd, from.as_ptr().add(start + i * lanes)) };
+                    let values = unsafe { T::load(simd, from.as_ptr().add(distance + start + i * lanes)) };
                     *sum = simd.add_shorts(*sum, simd.mul_shorts(weight, values));
                 }
             }
             for (i, &sum) in sums.iter().enumerate() {
                 // SAFETY: as above.
-                unsafe { simd.store_shorts(to.as_mut_ptr().add(start + i * lanes), sum) };
+                unsafe { to.put(simd, start + i * lanes, sum) };
             }
         }
     }
@@ -226,7 +287,8 @@ impl Work for RunningFloats<'_> {
 
 /// As [`Weigh`], in `f32`.
 pub(super) struct WeighFloats<'a> {
-    pub(super) taps: &'a [(&'a [u16], u16)],
+    pub(super) from: &'a [u16],
+    pub(super) taps: &'a [Tap],
     pub(super) to: &'a mut [f32],
     pub(super) count: usize,
 }
@@ -236,15 +298,16 @@ impl Work for WeighFloats<'_> {
 
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
-        let Self { taps, to, count } = self;
-        assert!(to.len() >= count + SLACK && taps.iter().all(|(from, _)| from.len() >= count + SLACK));
+        let Self { from, taps, to, count } = self;
+        assert!(to.len() >= count + SLACK);
+        assert!(taps.iter().all(|&(distance, _)| from.len() >= distance + count + SLACK));
         for start in (0..count).step_by(TOGETHER * S::LANES) {
             let mut sums = [simd.splat(0.0); TOGETHER];
-            for &(from, weight) in taps {
+            for &(distance, weight) in taps {
                 let weight = simd.splat(weight.into());
                 for (i, sum) in sums.iter_mut().enumerate() {
                     // SAFETY: less than SLACK values after the last one.
-                    let values = unsafe { simd.load_u16(from.as_ptr().add(start + i * S::LANES)) };
+                    let values = unsafe { simd.load_u16(from.as_ptr().add(distance + start + i * S::LANES)) };
                     *sum = simd.fma(weight, values, *sum);
                 }
             }
@@ -256,12 +319,10 @@ impl Work for WeighFloats<'_> {
     }
 }
 
-/// `to = sums / 2^shift`, rounded half to even. No quotient is larger than 255. `sums` has [`SLACK`] more values than
-/// `to`.
+/// Sums to quotients. `sums` has [`SLACK`] values more than there are.
 pub(super) struct ShiftRow<'a> {
     pub(super) sums: &'a [u16],
-    pub(super) shift: u32,
-    pub(super) to: &'a mut [u8],
+    pub(super) to: Quotients<'a>,
 }
 
 impl Work for ShiftRow<'_> {
@@ -269,25 +330,12 @@ impl Work for ShiftRow<'_> {
 
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
-        let Self { sums, shift, to } = self;
-        let lanes = 2 * S::LANES;
-        assert!(sums.len() >= to.len() + SLACK);
-        let below_half = simd.splat_shorts((1 << (shift - 1)) - 1);
-        let mut buffer = [0; 64];
-        for x in (0..to.len()).step_by(lanes) {
+        let Self { sums, mut to } = self;
+        let count = to.to.len();
+        assert!(sums.len() >= count + SLACK);
+        for x in (0..count).step_by(2 * S::LANES) {
             // SAFETY: less than SLACK values after the last one.
-            let sum = unsafe { simd.load_shorts(sums.as_ptr().add(x)) };
-            // The last bit of the quotient: a half rounds up where it is 1.
-            let quotient = simd.shift_right_shorts(sum, shift);
-            let is_odd = simd.shift_right_shorts(simd.mul_shorts(quotient, simd.splat_shorts(1 << 15)), 15);
-            let rounded = simd.shift_right_shorts(simd.add_shorts(simd.add_shorts(sum, below_half), is_odd), shift);
-            let left = to.len() - x;
-            let at = if left >= lanes { to[x..].as_mut_ptr() } else { buffer.as_mut_ptr() };
-            // SAFETY: `at` has room for a vector of at most 64 bytes.
-            unsafe { simd.store_shorts_u8(at, rounded) };
-            if left < lanes {
-                to[x..].copy_from_slice(&buffer[..left]);
-            }
+            unsafe { to.put(simd, x, simd.load_shorts(sums.as_ptr().add(x))) };
         }
     }
 }
