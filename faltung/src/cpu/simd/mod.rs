@@ -334,6 +334,7 @@ impl Level {
     ///
     /// # Panics
     /// If the CPU does not have them.
+    #[inline(always)]
     pub(crate) fn run<W: Work>(self, work: W) -> W::Output {
         assert!(self.is_available(), "this CPU has no {}", self.name());
         match self {

@@ -339,8 +339,10 @@ fn taps_of_row(row: &[u16], step: usize) -> Vec<Tap> {
 /// Sets `taps` to the products of a sum along the column for row `y` of the results. There are as many lines as
 /// coefficients. A new line takes the place of the oldest one.
 fn set_taps_of_column(taps: &mut Vec<Tap>, column: &[u16], y: usize, pitch: usize) {
-    let height = column.len();
-    let lines = (y % height..height).chain(0..y % height);
     taps.clear();
-    taps.extend(lines.zip(column).map(|(line, &weight)| (line * pitch, weight)));
+    let mut line = y % column.len();
+    for &weight in column {
+        taps.push((line * pitch, weight));
+        line = if line + 1 == column.len() { 0 } else { line + 1 };
+    }
 }
