@@ -34,18 +34,18 @@ impl Short for u16 {
     }
 }
 
-/// A product of a sum: the distance of its value from the sum's place, and its weight.
+/// A product of a weighted sum. Sum `i` has `weight * from[i + distance]`; a tap is `(distance, weight)`.
 pub(super) type Tap = (usize, u16);
 
 /// Where sums of 16 bits go.
 pub(super) trait Sink {
-    /// Whether it takes `count` sums, in whole vectors.
+    /// Whether there is room for `count` sums.
     fn has_room(&self, count: usize) -> bool;
 
     /// Takes a vector of sums. The first one is number `at`, a multiple of a vector's length.
     ///
     /// # Safety
-    /// It has room for sum `at`, or for [`SLACK`] sums less.
+    /// [`has_room`](Self::has_room) holds for a count. The vector ends at `count + SLACK` at the latest.
     unsafe fn put<S: Simd>(&mut self, simd: S, at: usize, sums: S::Shorts);
 }
 
