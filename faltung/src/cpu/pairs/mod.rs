@@ -45,7 +45,7 @@ const MOST: f64 = i16::MAX as f64;
 const SCALES: usize = 64;
 
 /// The coefficients of a pass.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Coefficients {
     /// In pairs, for the first of two results; the lower half is the first coefficient.
     even: Vec<u32>,
@@ -73,7 +73,7 @@ impl Coefficients {
 }
 
 /// A mask in fixed point.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Pairs {
     row: Coefficients,
     column: Coefficients,

@@ -110,6 +110,7 @@ impl<const VNNI: bool> Work for AlongRow<'_, VNNI> {
 /// Two rows of results, from lines of [`AlongRow`]. `again` gets the places of those that could round to another
 /// integer.
 pub(super) struct AlongColumn<'a, const VNNI: bool> {
+    /// Filtered lines of [`AlongRow`], in a ring buffer.
     pub(super) lines: &'a [u16],
     /// Where the lines under the windows of the first row begin.
     pub(super) starts: &'a [usize],

@@ -228,7 +228,7 @@ impl Strip<'_, Whole> {
         let Scratch { bytes, line, sums, results: row_sums, .. } = scratch;
         let bytes = bytes.of_length(height * pitch);
         let [line, sums, row_sums] = [line, sums, row_sums].map(|line| line.of_length(pitch));
-        let is_running = is_box(&mask.column) && height > 2;
+        let (is_running, is_wide) = (is_box(&mask.column) && height > 2, is_wide_box(&mask.row));
         let mut uncertain = Uncertain::new(level, mask.limits, self.width);
         let (mut column_taps, row_taps) = (Vec::with_capacity(height), taps_of_row(&mask.row, step));
         let mut ready = 0;
@@ -253,7 +253,7 @@ impl Strip<'_, Whole> {
                 set_taps_of_column(&mut column_taps, &mask.column, y, pitch);
                 level.run(Weigh { from: &*bytes, taps: &column_taps, to: &mut *line, count: length });
             }
-            let (is_wide, size, count) = (is_wide_box(&mask.row), mask.row.len(), self.width);
+            let (size, count) = (mask.row.len(), self.width);
             if is_wide {
                 level.run(WindowSums { line, size, step, to: row_sums, count });
             }
@@ -286,7 +286,7 @@ impl Strip<'_, Whole> {
         let (bytes, line) = (bytes.of_length(pitch), line.of_length(pitch));
         let filtered = filtered.of_length(height * pitch);
         let [sums, totals] = [floats, totals].map(|line| line.of_length(pitch));
-        let is_running = is_box(&mask.column) && height > 2;
+        let (is_running, is_wide) = (is_box(&mask.column) && height > 2, is_wide_box(&mask.row));
         let mut uncertain = Uncertain::new(level, mask.limits, self.width);
         let (mut column_taps, row_taps) = (Vec::with_capacity(height), taps_of_row(&mask.row, step));
         let mut ready = 0;
@@ -295,7 +295,7 @@ impl Strip<'_, Whole> {
             for s in ready..y + height {
                 self.fill(s, bytes);
                 let to = &mut filtered[s % height * pitch..][..pitch];
-                if is_wide_box(&mask.row) {
+                if is_wide {
                     level.run(Weigh { from: &*bytes, taps: &[(0, 1)], to: &mut *line, count: length });
                     level.run(WindowSums { line, size: mask.row.len(), step, to, count: self.width });
                 } else {
@@ -326,18 +326,18 @@ impl Strip<'_, Whole> {
 /// Widths of boxes up to which each value of a window is added.
 const FEW: usize = 6;
 
-/// Whether the sums of a row come from sums of 2, 4, 8, .. values.
+/// Whether the row pass takes [`WindowSums`].
 fn is_wide_box(row: &[u16]) -> bool {
     is_box(row) && row.len() > FEW
 }
 
-/// The products of a sum along the row; neighbours of a channel are `step` values apart.
+/// The taps of the row pass. Neighbours of one channel are `step` values apart.
 fn taps_of_row(row: &[u16], step: usize) -> Vec<Tap> {
     (0..).step_by(step).zip(row.iter().copied()).collect()
 }
 
-/// Sets `taps` to the products of a sum along the column for row `y` of the results. There are as many lines as
-/// coefficients. A new line takes the place of the oldest one.
+/// Sets `taps` to those of the column pass for row `y` of the results. The lines are a ring buffer of `column.len()`
+/// lines: row `s` is line `s % column.len()`.
 fn set_taps_of_column(taps: &mut Vec<Tap>, column: &[u16], y: usize, pitch: usize) {
     taps.clear();
     let mut line = y % column.len();

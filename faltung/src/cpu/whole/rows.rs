@@ -38,37 +38,44 @@ impl Short for u16 {
 pub(super) type Tap = (usize, u16);
 
 /// Where sums of 16 bits go.
-pub(super) trait Sink {
-    /// Whether there is room for `count` sums.
+///
+/// # Safety
+/// If [`has_room`](Self::has_room) holds for a count, [`put`](Self::put) may get any vector that ends at
+/// `count + SLACK` at the latest.
+pub(super) unsafe trait Sink {
+    /// Whether it takes `count` sums.
     fn has_room(&self, count: usize) -> bool;
 
     /// Takes a vector of sums. The first one is number `at`, a multiple of a vector's length.
     ///
     /// # Safety
-    /// [`has_room`](Self::has_room) holds for a count. The vector ends at `count + SLACK` at the latest.
+    /// There is a `count` with `has_room(count)` and `at + 2 * LANES <= count + SLACK`.
     unsafe fn put<S: Simd>(&mut self, simd: S, at: usize, sums: S::Shorts);
 }
 
 /// The sums as they are. There are [`SLACK`] values more than sums.
-impl Sink for &mut [u16] {
+// SAFETY: the slice ends at `count + SLACK` or later.
+unsafe impl Sink for &mut [u16] {
     #[inline(always)]
     fn has_room(&self, count: usize) -> bool {
         self.len() >= count + SLACK
     }
     #[inline(always)]
     unsafe fn put<S: Simd>(&mut self, simd: S, at: usize, sums: S::Shorts) {
-        // SAFETY: less than SLACK values after the last one.
+        // SAFETY: the vector ends at `count + SLACK` at the latest, and the slice is that long.
         unsafe { simd.store_shorts(self.as_mut_ptr().add(at), sums) };
     }
 }
 
-/// `sums / 2^shift`, rounded half to even. No quotient is larger than 255.
+/// `sums / 2^shift`, rounded half to even, as bytes. `shift` is 1 to 15. No `sum + 2^(shift - 1)` exceeds 16 bits, and no
+/// quotient exceeds 255.
 pub(super) struct Quotients<'a> {
     pub(super) shift: u32,
     pub(super) to: &'a mut [u8],
 }
 
-impl Sink for Quotients<'_> {
+// SAFETY: what lies beyond the bytes is not written.
+unsafe impl Sink for Quotients<'_> {
     #[inline(always)]
     fn has_room(&self, count: usize) -> bool {
         self.to.len() == count
@@ -86,15 +93,16 @@ impl Sink for Quotients<'_> {
             // SAFETY: `to` has room for a vector from there on.
             unsafe { simd.store_shorts_u8(self.to.as_mut_ptr().add(at), rounded) };
         } else if left > 0 {
-            let mut last = [0; 64];
-            // SAFETY: a vector is at most 64 bytes.
+            let mut last = [0; 32];
+            // SAFETY: a vector has at most 32 lanes.
             unsafe { simd.store_shorts_u8(last.as_mut_ptr(), rounded) };
             self.to[at..].copy_from_slice(&last[..left]);
         }
     }
 }
 
-/// `to[i] = sum of weight * from[i + distance]` over the taps. `from` has [`SLACK`] values more than are summed.
+/// `to[i] = sum of weight * from[i + distance]` over the taps. `from` has at least `distance + count + SLACK` values for each
+/// tap.
 pub(super) struct Weigh<'a, T, K> {
     pub(super) from: &'a [T],
     pub(super) taps: &'a [Tap],
@@ -121,7 +129,7 @@ impl<T: Short, K: Sink> Work for Weigh<'_, T, K> {
                 }
             }
             for (i, &sum) in sums.iter().enumerate() {
-                // SAFETY: as above.
+                // SAFETY: `has_room` is asserted; the vector ends at `count + SLACK` at the latest.
                 unsafe { to.put(simd, start + i * lanes, sum) };
             }
         }
@@ -319,7 +327,7 @@ impl Work for WeighFloats<'_> {
     }
 }
 
-/// Sums to quotients. `sums` has [`SLACK`] values more than there are.
+/// Sums to quotients. `sums` has [`SLACK`] values more than `to` has bytes.
 pub(super) struct ShiftRow<'a> {
     pub(super) sums: &'a [u16],
     pub(super) to: Quotients<'a>,
@@ -334,7 +342,7 @@ impl Work for ShiftRow<'_> {
         let count = to.to.len();
         assert!(sums.len() >= count + SLACK);
         for x in (0..count).step_by(2 * S::LANES) {
-            // SAFETY: less than SLACK values after the last one.
+            // SAFETY: both end at `count + SLACK` at the latest, and `to` has room for `count` quotients.
             unsafe { to.put(simd, x, simd.load_shorts(sums.as_ptr().add(x))) };
         }
     }
