@@ -30,6 +30,7 @@
 //! `docs/cpu.md` explains the design. `cargo bench -p faltung` times the inner loops, and `host bench` whole images.
 //! Records are in `docs/measurements`.
 
+mod aligned;
 mod block;
 mod byte_lines;
 mod byte_rows;

@@ -15,6 +15,7 @@
 
 use kernels_gpu::abi::border::OUTSIDE;
 
+use super::aligned::Aligned;
 use super::byte_lines::ByteLines;
 use super::byte_rows::ByteRow;
 use super::finish::Results;
@@ -24,7 +25,6 @@ use super::partial_sums::{Candidate, Decide, Decider, PartialSums};
 use super::recompute::Recompute;
 use super::row_pass::RowPass;
 use super::simd::Level;
-use super::strips::Aligned;
 use super::tile::{ROWS, Window};
 use super::uncertain::{Limits, Uncertain};
 use crate::parallel::Cancel;

@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use super::finish::Results;
 use super::line::{LineMap, Values, image_rows};
-use super::panel::LINE;
 use super::recompute::Recompute;
 use super::simd::Level;
 use crate::parallel::Cancel;
@@ -111,18 +110,9 @@ impl<M> Strip<'_, M> {
     }
 }
 
-/// Memory that is used again. It begins with a cache line: a vector that straddles two of them takes two accesses.
-#[derive(Debug, Default)]
-pub(super) struct Aligned<T>(Vec<T>);
-
-impl<T: Default + Clone> Aligned<T> {
-    /// The first `length` values. What they are is not specified.
-    pub(super) fn of_length(&mut self, length: usize) -> &mut [T] {
-        let line = LINE / size_of::<T>();
-        if self.0.len() < length + line {
-            self.0.resize(length + line, T::default());
-        }
-        let first = self.0.as_ptr().align_offset(LINE);
-        &mut self.0[first..][..length]
-    }
+/// Where lines `first`, `first + 1`, .. of a ring buffer begin. It has `lines` lines, which are `pitch` values apart:
+/// line `s` is at place `s % lines`.
+pub(super) fn ring_starts(first: usize, lines: usize, pitch: usize) -> impl Iterator<Item = usize> {
+    let place = first % lines;
+    (place..lines).chain(0..place).map(move |place| place * pitch)
 }

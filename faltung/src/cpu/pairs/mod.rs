@@ -29,10 +29,11 @@
 
 mod passes;
 
+use super::aligned::Aligned;
 use super::finish::Results;
 use super::recompute::Recompute;
-use super::simd::Level;
-use super::strips::{Aligned, ByteBlocks, ByteMask, Strip};
+use super::simd::{Dot, Level, NoVnni};
+use super::strips::{ByteBlocks, ByteMask, Strip, ring_starts};
 use crate::plan::Factors;
 use crate::plan::direct_sum::{DirectSum, power};
 use crate::{PixelType, Problem, Result};
@@ -222,10 +223,9 @@ impl ByteMask for Pairs {
         recompute: &mut Recompute<'_>,
     ) -> Result<()> {
         // One instruction for two products and their addition. Where LLVM has the choice, it takes two.
-        if strip.blocks.level.has_byte_instructions() && strip.blocks.mask.uses_vnni {
-            strip.pairs::<true>(scratch, results, recompute)
-        } else {
-            strip.pairs::<false>(scratch, results, recompute)
+        match strip.blocks.level.vnni().filter(|_| strip.blocks.mask.uses_vnni) {
+            Some(vnni) => strip.pairs(vnni, scratch, results, recompute),
+            None => strip.pairs(NoVnni, scratch, results, recompute),
         }
     }
 }
@@ -239,8 +239,9 @@ struct TwoLines<'a> {
 
 impl Strip<'_, Pairs> {
     /// Computes the strip, two rows at a time.
-    fn pairs<const VNNI: bool>(
+    fn pairs<D: Dot>(
         &self,
+        dot: D,
         scratch: &mut Scratch,
         results: &mut Results<'_>,
         recompute: &mut Recompute<'_>,
@@ -262,17 +263,18 @@ impl Strip<'_, Pairs> {
             cancel.check()?;
             for number in ready..y / 2 + count {
                 let to = &mut lines[number % count * line..][..line];
-                self.filter_rows::<VNNI>(2 * number, &mut two_lines, to);
+                self.filter_rows(dot, 2 * number, &mut two_lines, to);
             }
             ready = y / 2 + count;
             starts.clear();
-            starts.extend((0..count).map(|i| (y / 2 + i) % count * line));
+            starts.extend(ring_starts(y / 2, count, line));
             uncertain.iter_mut().for_each(|places| places.clear(width));
             let is_last = y + 1 == results.height();
             let [first, second] = uncertain;
             let (to, to_second) = results.two_parts(y, self.columns());
             let to_second = to_second.unwrap_or(&mut *spare);
-            level.run(AlongColumn::<VNNI> {
+            level.run(AlongColumn {
+                dot,
                 lines,
                 starts: &starts,
                 column: &mask.column,
@@ -290,7 +292,7 @@ impl Strip<'_, Pairs> {
     }
 
     /// Filters rows `at` and `at + 1` of those under the block's windows.
-    fn filter_rows<const VNNI: bool>(&self, at: usize, two_lines: &mut TwoLines<'_>, to: &mut [u16]) {
+    fn filter_rows<D: Dot>(&self, dot: D, at: usize, two_lines: &mut TwoLines<'_>, to: &mut [u16]) {
         let ByteBlocks { problem, mask, level, .. } = *self.blocks;
         let step = problem.format().channels;
         let TwoLines { bytes, even, odd } = two_lines;
@@ -305,7 +307,8 @@ impl Strip<'_, Pairs> {
             odd: odd.each_mut().map(|line| &mut line[..]),
             count: self.line_length,
         });
-        level.run(AlongRow::<VNNI> {
+        level.run(AlongRow {
+            dot,
             even: even.each_ref().map(|line| &line[..]),
             odd: odd.each_ref().map(|line| &line[..]),
             step,

@@ -1,8 +1,8 @@
-//! The loops over the rows of a strip. Lines have [`SLACK`] values more than are asked for, so that none of the loops
-//! has a rest.
+//! The loops over the rows of a strip. They handle whole vectors alone, so lines have [`SLACK`] values more than are
+//! asked for.
 
 use super::Coefficients;
-use crate::cpu::simd::{Simd, Work};
+use crate::cpu::simd::{Dot, Simd, Work};
 
 /// How many values after the last one the loops read and write: two vectors of 16-bit numbers, of 64 bytes each.
 pub(super) const SLACK: usize = 64;
@@ -53,7 +53,8 @@ impl Work for Widen<'_> {
 
 /// Two lines filtered along the row. A pair of the result is a value of both lines. Within a vector's length, the pairs
 /// of even values come first, then those of odd values.
-pub(super) struct AlongRow<'a, const VNNI: bool> {
+pub(super) struct AlongRow<'a, D> {
+    pub(super) dot: D,
     pub(super) even: [&'a [u16]; 2],
     pub(super) odd: [&'a [u16]; 2],
     pub(super) step: usize,
@@ -62,12 +63,12 @@ pub(super) struct AlongRow<'a, const VNNI: bool> {
     pub(super) count: usize,
 }
 
-impl<const VNNI: bool> Work for AlongRow<'_, VNNI> {
+impl<D: Dot> Work for AlongRow<'_, D> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
-        let Self { even, odd, step, row, to, count } = self;
+        let Self { dot, even, odd, step, row, to, count } = self;
         let (vector, last) = (2 * S::LANES, 2 * (row.even.len() - 1) * step);
         assert!(even.iter().all(|line| line.len() >= count + last + SLACK) && to.len() >= 2 * (count + SLACK));
         assert!(step == 1 || odd.iter().all(|line| line.len() >= count + last + SLACK));
@@ -81,17 +82,16 @@ impl<const VNNI: bool> Work for AlongRow<'_, VNNI> {
                 for (line, sums) in sums.iter_mut().enumerate() {
                     for (i, [even_sum, odd_sum]) in sums.iter_mut().enumerate() {
                         let at = x + 2 * j * step + i * vector;
-                        // SAFETY: less than SLACK values after the last one. The caller has asked the CPU for `VNNI`.
-                        unsafe {
-                            let pairs = simd.load_shorts(even[line].as_ptr().add(at));
-                            *even_sum = simd.dot_pairs::<VNNI>(*even_sum, pairs, of_even);
-                            *odd_sum = if step == 1 {
-                                simd.dot_pairs::<VNNI>(*odd_sum, pairs, of_odd)
-                            } else {
-                                let pairs = simd.load_shorts(odd[line].as_ptr().add(at));
-                                simd.dot_pairs::<VNNI>(*odd_sum, pairs, of_even)
-                            };
-                        }
+                        // SAFETY: less than SLACK values after the last one.
+                        let pairs = unsafe { simd.load_shorts(even[line].as_ptr().add(at)) };
+                        *even_sum = simd.dot_pairs(dot, *even_sum, pairs, of_even);
+                        *odd_sum = if step == 1 {
+                            simd.dot_pairs(dot, *odd_sum, pairs, of_odd)
+                        } else {
+                            // SAFETY: as above.
+                            let pairs = unsafe { simd.load_shorts(odd[line].as_ptr().add(at)) };
+                            simd.dot_pairs(dot, *odd_sum, pairs, of_even)
+                        };
                     }
                 }
             }
@@ -109,7 +109,8 @@ impl<const VNNI: bool> Work for AlongRow<'_, VNNI> {
 
 /// Two rows of results, from lines of [`AlongRow`]. `again` gets the places of those that could round to another
 /// integer.
-pub(super) struct AlongColumn<'a, const VNNI: bool> {
+pub(super) struct AlongColumn<'a, D> {
+    pub(super) dot: D,
     /// Filtered lines of [`AlongRow`], in a ring buffer.
     pub(super) lines: &'a [u16],
     /// Where the lines under the windows of the first row begin.
@@ -121,14 +122,15 @@ pub(super) struct AlongColumn<'a, const VNNI: bool> {
     pub(super) again: [&'a mut Places; 2],
 }
 
-impl<const VNNI: bool> Work for AlongColumn<'_, VNNI> {
+impl<D: Dot> Work for AlongColumn<'_, D> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
-        let Self { lines, starts, column, uncertain, to: [to, to_second], again: [again, again_second] } = self;
+        let Self { dot, lines, starts, column, uncertain, to: [to, to_second], again: [again, again_second] } = self;
         let (vector, count) = (2 * S::LANES, to.len());
-        assert!(starts.iter().all(|start| lines.len() >= start + 2 * (count + SLACK)) && to_second.len() == count);
+        let last_start = lines.len().checked_sub(2 * (count + SLACK));
+        assert!(starts.iter().all(|&start| Some(start) <= last_start) && to_second.len() == count);
         assert!(starts.len() == column.even.len() && starts.len() == column.odd.len());
         let bias = simd.splat_pairs(column.bias);
         for x in (0..count).step_by(2 * vector) {
@@ -136,12 +138,10 @@ impl<const VNNI: bool> Work for AlongColumn<'_, VNNI> {
             for ((&start, &of_even), &of_odd) in starts.iter().zip(&column.even).zip(&column.odd) {
                 let (of_even, of_odd) = (simd.splat_pairs(of_even), simd.splat_pairs(of_odd));
                 for (i, (first, second)) in first.iter_mut().zip(&mut second).enumerate() {
-                    // SAFETY: less than twice SLACK values after the last one. The caller has asked the CPU for `VNNI`.
-                    unsafe {
-                        let pairs = simd.load_shorts(lines.as_ptr().add(start + 2 * x + i * vector));
-                        *first = simd.dot_pairs::<VNNI>(*first, pairs, of_even);
-                        *second = simd.dot_pairs::<VNNI>(*second, pairs, of_odd);
-                    }
+                    // SAFETY: less than twice SLACK values after the last one.
+                    let pairs = unsafe { simd.load_shorts(lines.as_ptr().add(start + 2 * x + i * vector)) };
+                    *first = simd.dot_pairs(dot, *first, pairs, of_even);
+                    *second = simd.dot_pairs(dot, *second, pairs, of_odd);
                 }
             }
             put(simd, first, column.shift, uncertain, x, to, again);

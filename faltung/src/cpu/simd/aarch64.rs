@@ -2,7 +2,7 @@
 
 use std::arch::aarch64::*;
 
-use super::{Level, Simd, Work};
+use super::{Dot, Level, Simd, Work};
 
 /// # Safety
 /// The CPU has NEON.
@@ -148,7 +148,7 @@ impl Simd for Neon {
         unsafe { vreinterpretq_u16_u32(vdupq_n_u32(value)) }
     }
     #[inline(always)]
-    unsafe fn dot_pairs<const VNNI: bool>(self, sums: uint16x8_t, a: uint16x8_t, b: uint16x8_t) -> uint16x8_t {
+    fn dot_pairs<D: Dot>(self, _: D, sums: uint16x8_t, a: uint16x8_t, b: uint16x8_t) -> uint16x8_t {
         // SAFETY: as in `splat`.
         unsafe {
             let (a, b) = (vreinterpretq_s16_u16(a), vreinterpretq_s16_u16(b));

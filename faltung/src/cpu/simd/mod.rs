@@ -1,8 +1,8 @@
 //! The vector instructions of the CPU, as far as the tiles and passes need them.
 //!
 //! A few operations on `f32`, conversions from and to integers, and hints, straight from `std::arch`. Crate `pulp`
-//! has most of them too, among hundreds. It lacks non-temporal stores and prefetches. AVX-512's byte instructions are
-//! used in `byte_rows` and `recompute` alone.
+//! has most of them too, among hundreds. It lacks non-temporal stores and prefetches. `byte_rows` and `recompute` have
+//! loops in AVX-512's instructions for bytes, which no other level has.
 //!
 //! A closure and a call of `array::map` are functions of their own. They are not compiled with the target features of
 //! the function around them, so loops here are plain `for` loops.
@@ -202,12 +202,9 @@ pub(crate) trait Simd: Copy {
     /// `value` in each lane of 32 bits: a pair of 16-bit numbers, the first one in the lower half.
     fn splat_pairs(self, value: u32) -> Self::Shorts;
 
-    /// `sums + a[0] * b[0] + a[1] * b[1]` for each pair of signed numbers, the last 32 bits. No pair of `a` and of `b` is
-    /// four times -2^15.
-    ///
-    /// # Safety
-    /// If `VNNI`, an x86-64 CPU has AVX-512 VNNI.
-    unsafe fn dot_pairs<const VNNI: bool>(self, sums: Self::Shorts, a: Self::Shorts, b: Self::Shorts) -> Self::Shorts;
+    /// `sums + a[0] * b[0] + a[1] * b[1]` for each pair of signed numbers, the last 32 bits. No pair of `a` and of `b`
+    /// is four times -2^15. `D` is [`Vnni`] or [`NoVnni`].
+    fn dot_pairs<D: Dot>(self, dot: D, sums: Self::Shorts, a: Self::Shorts, b: Self::Shorts) -> Self::Shorts;
 
     /// 16 bits of each lane of 32 bits, from bit `shift` on: those of `even` in the lower half, those of `odd` in the
     /// upper half. `shift` is at most 16.
@@ -224,6 +221,33 @@ pub(crate) trait Simd: Copy {
     /// Does `work` in a function of its own, with the same instructions. The compiler's time grows faster than the size
     /// of a function.
     fn outlined<W: Work>(self, work: W) -> W::Output;
+}
+
+/// How [`Simd::dot_pairs`] multiplies.
+///
+/// # Safety
+/// If `VNNI`, a value of the type is the proof that the CPU has AVX-512 VNNI.
+pub(crate) unsafe trait Dot: Copy {
+    /// Whether it is one instruction of AVX-512 VNNI, `vpdpwssd`.
+    const VNNI: bool;
+}
+
+/// With AVX-512 VNNI. [`Level::vnni`] makes it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Vnni(());
+
+// SAFETY: only `Level::vnni` makes it, on such a CPU.
+unsafe impl Dot for Vnni {
+    const VNNI: bool = true;
+}
+
+/// With the instructions that every CPU of the level has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NoVnni;
+
+// SAFETY: `VNNI` is false.
+unsafe impl Dot for NoVnni {
+    const VNNI: bool = false;
 }
 
 /// Something to do with vectors, whichever the CPU has. Dispatch is once for each piece of work: all of it is inlined
@@ -286,13 +310,19 @@ impl Level {
         }
     }
 
+    /// The proof that this level and this CPU have AVX-512 VNNI, if they have.
+    pub(super) fn vnni(self) -> Option<Vnni> {
+        #[cfg(target_arch = "x86_64")]
+        if self == Self::Avx512 && self.is_available() && is_x86_feature_detected!("avx512vnni") {
+            return Some(Vnni(()));
+        }
+        None
+    }
+
     /// Whether this level and this CPU have dot products and permutations of bytes: AVX-512 VNNI and VBMI.
     pub(super) fn has_byte_instructions(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        return self == Self::Avx512
-            && self.is_available()
-            && is_x86_feature_detected!("avx512vnni")
-            && is_x86_feature_detected!("avx512vbmi");
+        return self.vnni().is_some() && is_x86_feature_detected!("avx512vbmi");
         #[cfg(not(target_arch = "x86_64"))]
         false
     }
@@ -336,7 +366,9 @@ impl Level {
     /// If the CPU does not have them.
     #[inline(always)]
     pub(crate) fn run<W: Work>(self, work: W) -> W::Output {
-        assert!(self.is_available(), "this CPU has no {}", self.name());
+        if !self.is_available() {
+            self.is_missing();
+        }
         match self {
             // SAFETY: the CPU has the instructions.
             #[cfg(target_arch = "x86_64")]
@@ -349,6 +381,12 @@ impl Level {
             Self::Neon => unsafe { aarch64::neon(work) },
             _ => Portable.outlined(work),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_missing(self) -> ! {
+        panic!("this CPU has no {}", self.name())
     }
 
     /// The name for people.

@@ -1,6 +1,6 @@
 //! Arrays of 4 values, for every CPU. The compiler makes vector instructions of them, where there are any.
 
-use super::{Level, Simd, Work};
+use super::{Dot, Level, Simd, Work};
 
 /// [`Level::Portable`](super::Level::Portable).
 #[derive(Clone, Copy)]
@@ -184,7 +184,7 @@ impl Simd for Portable {
         std::array::from_fn(|i| (value >> (i % 2 * 16)) as u16)
     }
     #[inline(always)]
-    unsafe fn dot_pairs<const VNNI: bool>(self, mut sums: [u16; 8], a: [u16; 8], b: [u16; 8]) -> [u16; 8] {
+    fn dot_pairs<D: Dot>(self, _: D, mut sums: [u16; 8], a: [u16; 8], b: [u16; 8]) -> [u16; 8] {
         let product = |i: usize| i32::from(a[i].cast_signed()) * i32::from(b[i].cast_signed());
         for (i, sum) in sums.as_chunks_mut::<2>().0.iter_mut().enumerate() {
             let dot = product(2 * i).wrapping_add(product(2 * i + 1)).cast_unsigned();

@@ -16,10 +16,11 @@
 
 mod rows;
 
+use super::aligned::Aligned;
 use super::finish::{FinishRow, Results, Sum};
 use super::method::GRADED;
 use super::recompute::Recompute;
-use super::strips::{Aligned, ByteBlocks, ByteMask, Strip};
+use super::strips::{ByteBlocks, ByteMask, Strip, ring_starts};
 use super::uncertain::{Limits, Uncertain};
 use crate::plan::direct_sum::{ABOVE, DirectSum, half_unit, power, saturated, unit_of};
 use crate::{PixelType, Problem, Result};
@@ -230,7 +231,7 @@ impl Strip<'_, Whole> {
         let [line, sums, row_sums] = [line, sums, row_sums].map(|line| line.of_length(pitch));
         let (is_running, is_wide) = (is_box(&mask.column) && height > 2, is_wide_box(&mask.row));
         let mut uncertain = Uncertain::new(level, mask.limits, self.width);
-        let (mut column_taps, row_taps) = (Vec::with_capacity(height), taps_of_row(&mask.row, step));
+        let (mut column_taps, row_taps) = (Vec::new(), taps_of_row(&mask.row, step));
         let mut ready = 0;
         for y in 0..results.height() {
             cancel.check()?;
@@ -250,28 +251,26 @@ impl Strip<'_, Whole> {
                 let (new, old) = (row(y + height - 1), row(y));
                 level.run(RunningRow { new, old, sums: &mut *sums, to: &mut *line, count: length });
             } else {
-                set_taps_of_column(&mut column_taps, &mask.column, y, pitch);
+                column_taps.clear();
+                column_taps.extend(ring_starts(y, height, pitch).zip(mask.column.iter().copied()));
                 level.run(Weigh { from: &*bytes, taps: &column_taps, to: &mut *line, count: length });
             }
             let (size, count) = (mask.row.len(), self.width);
             if is_wide {
                 level.run(WindowSums { line, size, step, to: row_sums, count });
+            } else if mask.shift.is_none() {
+                level.run(Weigh { from: &*line, taps: &row_taps, to: &mut *row_sums, count });
             }
-            match mask.shift {
-                Some(shift) => {
-                    let to = Quotients { shift, to: results.part(y, self.columns()) };
-                    if is_wide {
-                        level.run(ShiftRow { sums: row_sums, to });
-                    } else {
-                        level.run(Weigh { from: &*line, taps: &row_taps, to, count });
-                    }
-                }
-                None => {
-                    if !is_wide {
-                        level.run(Weigh { from: &*line, taps: &row_taps, to: &mut *row_sums, count });
-                    }
-                    self.finish(row_sums, y, &mut uncertain, results, recompute)?;
-                }
+            let Some(shift) = mask.shift else {
+                self.finish(row_sums, y, &mut uncertain, results, recompute)?;
+                continue;
+            };
+            let to = Quotients { shift, to: results.part(y, self.columns()) };
+            if is_wide {
+                level.run(ShiftRow { sums: row_sums, to });
+            } else {
+                // Quotients of the sums while these are in registers.
+                level.run(Weigh { from: &*line, taps: &row_taps, to, count });
             }
         }
         Ok(())
@@ -288,7 +287,7 @@ impl Strip<'_, Whole> {
         let [sums, totals] = [floats, totals].map(|line| line.of_length(pitch));
         let (is_running, is_wide) = (is_box(&mask.column) && height > 2, is_wide_box(&mask.row));
         let mut uncertain = Uncertain::new(level, mask.limits, self.width);
-        let (mut column_taps, row_taps) = (Vec::with_capacity(height), taps_of_row(&mask.row, step));
+        let (mut column_taps, row_taps) = (Vec::new(), taps_of_row(&mask.row, step));
         let mut ready = 0;
         for y in 0..results.height() {
             cancel.check()?;
@@ -314,7 +313,8 @@ impl Strip<'_, Whole> {
                 let (new, old) = (row(y + height - 1), row(y));
                 level.run(RunningFloats { new, old, sums: &mut *sums, to: &mut *totals, count: self.width });
             } else {
-                set_taps_of_column(&mut column_taps, &mask.column, y, pitch);
+                column_taps.clear();
+                column_taps.extend(ring_starts(y, height, pitch).zip(mask.column.iter().copied()));
                 level.run(WeighFloats { from: &*filtered, taps: &column_taps, to: &mut *totals, count: self.width });
             }
             self.finish(totals, y, &mut uncertain, results, recompute)?;
@@ -334,15 +334,4 @@ fn is_wide_box(row: &[u16]) -> bool {
 /// The taps of the row pass. Neighbours of one channel are `step` values apart.
 fn taps_of_row(row: &[u16], step: usize) -> Vec<Tap> {
     (0..).step_by(step).zip(row.iter().copied()).collect()
-}
-
-/// Sets `taps` to those of the column pass for row `y` of the results. The lines are a ring buffer of `column.len()`
-/// lines: row `s` is line `s % column.len()`.
-fn set_taps_of_column(taps: &mut Vec<Tap>, column: &[u16], y: usize, pitch: usize) {
-    taps.clear();
-    let mut line = y % column.len();
-    for &weight in column {
-        taps.push((line * pitch, weight));
-        line = if line + 1 == column.len() { 0 } else { line + 1 };
-    }
 }

@@ -1,5 +1,5 @@
-//! The loops over the rows of a strip. Lines have [`SLACK`] values more than are asked for, so that none of the loops
-//! has a rest.
+//! The loops over the rows of a strip. They handle whole vectors alone, so lines have [`SLACK`] values more than are
+//! asked for.
 
 use crate::cpu::simd::{Simd, Work};
 
@@ -67,8 +67,8 @@ unsafe impl Sink for &mut [u16] {
     }
 }
 
-/// `sums / 2^shift`, rounded half to even, as bytes. `shift` is 1 to 15. No `sum + 2^(shift - 1)` exceeds 16 bits, and no
-/// quotient exceeds 255.
+/// `sums / 2^shift`, rounded half to even, as bytes. `shift` is 1 to 15. No `sum + 2^(shift - 1)` exceeds 16 bits, and
+/// no quotient exceeds 255.
 pub(super) struct Quotients<'a> {
     pub(super) shift: u32,
     pub(super) to: &'a mut [u8],
@@ -101,8 +101,8 @@ unsafe impl Sink for Quotients<'_> {
     }
 }
 
-/// `to[i] = sum of weight * from[i + distance]` over the taps. `from` has at least `distance + count + SLACK` values for each
-/// tap.
+/// `to[i] = sum of weight * from[i + distance]` over the taps. `from` has at least `distance + count + SLACK` values for
+/// each tap.
 pub(super) struct Weigh<'a, T, K> {
     pub(super) from: &'a [T],
     pub(super) taps: &'a [Tap],
@@ -116,7 +116,8 @@ impl<T: Short, K: Sink> Work for Weigh<'_, T, K> {
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
         let Self { from, taps, mut to, count } = self;
-        assert!(to.has_room(count) && taps.iter().all(|&(distance, _)| from.len() >= distance + count + SLACK));
+        let most_distant = from.len().checked_sub(count + SLACK);
+        assert!(to.has_room(count) && taps.iter().all(|&(distance, _)| Some(distance) <= most_distant));
         let lanes = 2 * S::LANES;
         for start in (0..count).step_by(TOGETHER * lanes) {
             let mut sums = [simd.splat_shorts(0); TOGETHER];
@@ -307,8 +308,8 @@ impl Work for WeighFloats<'_> {
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
         let Self { from, taps, to, count } = self;
-        assert!(to.len() >= count + SLACK);
-        assert!(taps.iter().all(|&(distance, _)| from.len() >= distance + count + SLACK));
+        let most_distant = from.len().checked_sub(count + SLACK);
+        assert!(to.len() >= count + SLACK && taps.iter().all(|&(distance, _)| Some(distance) <= most_distant));
         for start in (0..count).step_by(TOGETHER * S::LANES) {
             let mut sums = [simd.splat(0.0); TOGETHER];
             for &(distance, weight) in taps {
