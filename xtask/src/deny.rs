@@ -59,24 +59,26 @@ fn run(root: &Path, program: &Path) -> Result<()> {
     show(&mut command)
 }
 
-/// The stamp of the lock file, the configuration and the manifests of the workspace.
+/// The stamp of the lock file, the configuration, and what the manifests of the workspace say about dependencies and
+/// licences.
 fn stamp(root: &Path) -> Result<Stamp> {
     let mut metadata = Command::new("cargo");
     metadata.current_dir(root).args(["metadata", "--no-deps", "--format-version=1"]);
     let metadata = capture(&mut metadata, Duration::from_secs(120))?;
-    let metadata: Value = serde_json::from_str(&metadata).context("the output of `cargo metadata` is not JSON")?;
-    let packages = metadata["packages"].as_array().context("`cargo metadata` lists no packages")?;
-    // Cargo names the manifests by canonical paths, so the root must be canonical, too.
-    let root = root.canonicalize()?;
-    let mut stamp = Stamp::new(&root, "deny", "deny").text("cargo-deny", VERSION).text("checks", &CHECKS.join(" "));
-    for file in ["Cargo.lock", "Cargo.toml", "deny.toml"] {
+    let mut metadata: Value = serde_json::from_str(&metadata).context("the output of `cargo metadata` is not JSON")?;
+    let packages = metadata["packages"].as_array_mut().context("`cargo metadata` lists no packages")?;
+    let mut stamp = Stamp::new(root, "deny", "deny").text("cargo-deny", VERSION).text("checks", &CHECKS.join(" "));
+    for file in ["Cargo.lock", "deny.toml"] {
         stamp = stamp.files(file)?;
     }
     for package in packages {
-        let manifest = Path::new(package["manifest_path"].as_str().context("a package has no manifest")?);
-        let manifest = manifest.canonicalize()?;
-        let relative = manifest.strip_prefix(&root).context("a manifest outside of the workspace")?;
-        stamp = stamp.files(&relative.to_string_lossy())?;
+        for dependency in package["dependencies"].as_array_mut().context("a package lists no dependencies")? {
+            // Where this checkout is.
+            dependency.as_object_mut().context("a dependency is no table")?.remove("path");
+        }
+        for key in ["name", "version", "license", "license_file", "features", "dependencies"] {
+            stamp = stamp.text(key, &package[key].to_string());
+        }
     }
     Ok(stamp)
 }
