@@ -152,20 +152,37 @@ pub(crate) fn grey_crop() -> Result<Image> {
     })
 }
 
-/// A random mask whose coefficients sum to 1, as those of the tutorial. If `separable`, it is the product of a random
-/// column and a random row, which each sum to 1.
+/// A random mask whose coefficients sum to 1, as those of the tutorial. If `separable`, it is a Gaussian. Along an axis
+/// of odd size it has the coefficients of OpenCV's `getGaussianKernel(size, 0)`.
 pub(crate) fn mask(size: MaskSize, seed: u64, separable: bool) -> Result<Mask> {
-    // The numbers differ from those of the image: an image that contains the mask would be a special case.
-    let mut random = fastrand::Rng::with_seed(!seed);
-    // Numbers are above 0, so that the sum of a mask of one coefficient is not 0.
-    let mut values = |count: usize| -> Vec<f32> { (0..count).map(|_| 1.0 - random.f32()).collect() };
     let coefficients = if separable {
-        let (column, row) = (values(size.height), values(size.width));
-        column.iter().flat_map(|of_column| row.iter().map(move |of_row| of_column * of_row)).collect()
+        let (column, row) = (gaussian(size.height), gaussian(size.width));
+        column.iter().flat_map(|of_column| row.iter().map(move |of_row| (of_column * of_row) as f32)).collect()
     } else {
-        values(size.width * size.height)
+        // The numbers differ from those of the image: an image that contains the mask would be a special case.
+        let mut random = fastrand::Rng::with_seed(!seed);
+        // Numbers are above 0, so that the sum of a mask of one coefficient is not 0.
+        (0..size.width * size.height).map(|_| 1.0 - random.f32()).collect()
     };
     Mask::new(size.width, size.height, coefficients)?.normalized()
+}
+
+/// A Gaussian along a line, whose coefficients sum to 1. Those of 3, 5, 7 and 9 are OpenCV's fixed ones; the others have
+/// its standard deviation for their number.
+fn gaussian(count: usize) -> Vec<f64> {
+    let numbers: Vec<f64> = match count {
+        3 => vec![1.0, 2.0, 1.0],
+        5 => vec![1.0, 4.0, 6.0, 4.0, 1.0],
+        7 => vec![2.0, 7.0, 14.0, 18.0, 14.0, 7.0, 2.0],
+        9 => vec![4.0, 13.0, 30.0, 51.0, 60.0, 51.0, 30.0, 13.0, 4.0],
+        _ => {
+            let middle = (count - 1) as f64 / 2.0;
+            let deviation = 0.3 * (middle - 1.0) + 0.8;
+            (0..count).map(|i| (-0.5 * ((i as f64 - middle) / deviation).powi(2)).exp()).collect()
+        }
+    };
+    let sum: f64 = numbers.iter().sum();
+    numbers.iter().map(|number| number / sum).collect()
 }
 
 #[cfg(test)]
@@ -181,6 +198,19 @@ mod tests {
         let error = "99999999999999999999999".parse::<ImageSize>().unwrap_err();
         assert!(matches!(error, Error::TooLarge { .. }), "{error}");
         assert!(matches!("0x3".parse::<MaskSize>(), Err(Error::EmptyMask { width: 3, height: 0 })));
+    }
+
+    /// The numbers are those of OpenCV 5.0.
+    #[test]
+    fn separable_masks_are_the_gaussians_of_opencv() {
+        assert_eq!(gaussian(1), [1.0]);
+        assert_eq!(gaussian(3), [0.25, 0.5, 0.25]);
+        assert_eq!(gaussian(7)[..4], [0.03125, 0.109375, 0.21875, 0.28125]);
+        let expected = [0.00881223, 0.02714358, 0.06511406, 0.12164907, 0.17699836, 0.20056541];
+        assert!(gaussian(11).iter().zip(expected).all(|(value, expected)| (value - expected).abs() < 1e-8));
+        let mask = mask("3x5".parse().unwrap(), SEED, true).unwrap();
+        assert_eq!((mask.height(), mask.width()), (3, 5));
+        assert_eq!(mask.coefficients()[..5], [1.0, 4.0, 6.0, 4.0, 1.0].map(|number| number / 64.0));
     }
 
     #[test]

@@ -110,9 +110,20 @@ impl<M> Strip<'_, M> {
     }
 }
 
-/// Where lines `first`, `first + 1`, .. of a ring buffer begin. It has `lines` lines, which are `pitch` values apart:
-/// line `s` is at place `s % lines`.
-pub(super) fn ring_starts(first: usize, lines: usize, pitch: usize) -> impl Iterator<Item = usize> {
-    let place = first % lines;
-    (place..lines).chain(0..place).map(move |place| place * pitch)
+/// Where the lines of a ring buffer begin, which are `pitch` values apart. Line `s` has the place `s % lines`.
+pub(super) struct RingStarts {
+    /// Those of all places, twice.
+    starts: Vec<usize>,
+}
+
+impl RingStarts {
+    pub(super) fn new(lines: usize, pitch: usize) -> Self {
+        Self { starts: (0..2 * lines).map(|line| line % lines * pitch).collect() }
+    }
+
+    /// Where lines `first`, `first + 1`, .. begin, each line of the ring once.
+    pub(super) fn from(&self, first: usize) -> &[usize] {
+        let lines = self.starts.len() / 2;
+        &self.starts[first % lines..][..lines]
+    }
 }

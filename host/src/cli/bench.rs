@@ -37,7 +37,7 @@ pub(super) struct Args {
     #[command(flatten)]
     accuracy: AccuracyArgs,
 
-    /// Random separable masks (rank 1), as Gaussians and boxes are, for which there are separable variants
+    /// Separable masks: Gaussians, with OpenCV's standard deviation for their size, instead of random masks
     #[arg(long)]
     separable: bool,
 

@@ -33,7 +33,7 @@ use super::aligned::Aligned;
 use super::finish::Results;
 use super::recompute::Recompute;
 use super::simd::{Dot, Level, NoVnni};
-use super::strips::{ByteBlocks, ByteMask, Strip, ring_starts};
+use super::strips::{ByteBlocks, ByteMask, RingStarts, Strip};
 use crate::plan::Factors;
 use crate::plan::direct_sum::{DirectSum, power};
 use crate::{PixelType, Problem, Result};
@@ -256,8 +256,7 @@ impl Strip<'_, Pairs> {
             odd: odd.each_mut().map(|pairs| pairs.of_length(length)),
         };
         let (lines, spare) = (lines.of_length(count * line), spare.of_length(width));
-        // Where the filtered lines under the windows begin.
-        let mut starts = Vec::with_capacity(count);
+        let starts = RingStarts::new(count, line);
         let mut ready = 0;
         for y in (0..results.height()).step_by(2) {
             cancel.check()?;
@@ -266,8 +265,6 @@ impl Strip<'_, Pairs> {
                 self.filter_rows(dot, 2 * number, &mut two_lines, to);
             }
             ready = y / 2 + count;
-            starts.clear();
-            starts.extend(ring_starts(y / 2, count, line));
             uncertain.iter_mut().for_each(|places| places.clear(width));
             let is_last = y + 1 == results.height();
             let [first, second] = uncertain;
@@ -276,7 +273,7 @@ impl Strip<'_, Pairs> {
             level.run(AlongColumn {
                 dot,
                 lines,
-                starts: &starts,
+                starts: starts.from(y / 2),
                 column: &mask.column,
                 uncertain: mask.uncertain,
                 to: [to, to_second],

@@ -124,6 +124,11 @@ impl Simd for Neon {
     }
 
     #[inline(always)]
+    fn and_shorts(self, a: uint16x8_t, b: uint16x8_t) -> uint16x8_t {
+        // SAFETY: as in `splat`.
+        unsafe { vandq_u16(a, b) }
+    }
+    #[inline(always)]
     fn sub_shorts(self, a: uint16x8_t, b: uint16x8_t) -> uint16x8_t {
         // SAFETY: as in `splat`.
         unsafe { vsubq_u16(a, b) }

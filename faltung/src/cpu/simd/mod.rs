@@ -180,6 +180,9 @@ pub(crate) trait Simd: Copy {
     /// The last 16 bits of `a - b`, lane by lane.
     fn sub_shorts(self, a: Self::Shorts, b: Self::Shorts) -> Self::Shorts;
 
+    /// `a & b`, lane by lane.
+    fn and_shorts(self, a: Self::Shorts, b: Self::Shorts) -> Self::Shorts;
+
     /// The first 16 bits of the 32 bits of `a * b`, lane by lane. `b` stays in memory: LLVM takes the instruction for
     /// this only where it sees both operands widened, and it would widen a constant one before the loop.
     fn mul_high_shorts(self, a: Self::Shorts, b: &Self::Shorts) -> Self::Shorts;

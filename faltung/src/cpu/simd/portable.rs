@@ -159,6 +159,13 @@ impl Simd for Portable {
         unsafe { to.cast::<[u16; 8]>().write_unaligned(vector) }
     }
     #[inline(always)]
+    fn and_shorts(self, mut a: [u16; 8], b: [u16; 8]) -> [u16; 8] {
+        for (a, b) in a.iter_mut().zip(b) {
+            *a &= b;
+        }
+        a
+    }
+    #[inline(always)]
     fn sub_shorts(self, mut a: [u16; 8], b: [u16; 8]) -> [u16; 8] {
         for (a, b) in a.iter_mut().zip(b) {
             *a = a.wrapping_sub(b);

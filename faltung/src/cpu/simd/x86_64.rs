@@ -26,7 +26,7 @@ macro_rules! instance {
     ($name:ident, $run:ident, $vector:ty, $splat:ident, $fma:ident, $load:ident, $store:ident, $stream:ident,
      $add:ident, $sub:ident, $doubles:ty, $splat_f64:ident, $add_f64:ident, $sub_f64:ident, $mul_f64:ident,
      $load_f64:ident, $store_f64:ident, $shorts:ty, $splat_u16:ident, $add_u16:ident, $mul_u16:ident,
-     $load_u16:ident, $store_u16:ident, $sub_u16:ident, $mulhi_u16:ident, $shift_u16:ident, $keep:ident,
+     $load_u16:ident, $store_u16:ident, $and_u16:ident, $sub_u16:ident, $mulhi_u16:ident, $shift_u16:ident, $keep:ident,
      { $($own:tt)* }) => {
         /// The level of this name.
         #[derive(Clone, Copy)]
@@ -153,6 +153,11 @@ macro_rules! instance {
                 unsafe { $store_u16(to.cast(), vector) }
             }
             #[inline(always)]
+            fn and_shorts(self, a: $shorts, b: $shorts) -> $shorts {
+                // SAFETY: as in `splat`.
+                unsafe { $and_u16(a, b) }
+            }
+            #[inline(always)]
             fn sub_shorts(self, a: $shorts, b: $shorts) -> $shorts {
                 // SAFETY: as in `splat`.
                 unsafe { $sub_u16(a, b) }
@@ -174,8 +179,8 @@ macro_rules! instance {
 instance! { Avx512, avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_storeu_ps,
     _mm512_stream_ps, _mm512_add_ps, _mm512_sub_ps, __m512d, _mm512_set1_pd, _mm512_add_pd, _mm512_sub_pd,
     _mm512_mul_pd, _mm512_loadu_pd, _mm512_storeu_pd, __m512i, _mm512_set1_epi16, _mm512_add_epi16,
-    _mm512_mullo_epi16, _mm512_loadu_si512, _mm512_storeu_si512, _mm512_sub_epi16, _mm512_mulhi_epu16, _mm512_srl_epi16,
-    keep_512, {
+    _mm512_mullo_epi16, _mm512_loadu_si512, _mm512_storeu_si512, _mm512_and_si512, _mm512_sub_epi16, _mm512_mulhi_epu16,
+    _mm512_srl_epi16, keep_512, {
     #[inline(always)]
     fn splat_pairs(self, value: u32) -> __m512i {
         // SAFETY: `self` proves that the CPU has the instructions.
@@ -296,8 +301,8 @@ instance! { Avx512, avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_load
 instance! { Avx2, avx2, __m256, _mm256_set1_ps, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_stream_ps,
     _mm256_add_ps, _mm256_sub_ps, __m256d, _mm256_set1_pd, _mm256_add_pd, _mm256_sub_pd, _mm256_mul_pd,
     _mm256_loadu_pd, _mm256_storeu_pd, __m256i, _mm256_set1_epi16, _mm256_add_epi16,
-    _mm256_mullo_epi16, _mm256_loadu_si256, _mm256_storeu_si256, _mm256_sub_epi16, _mm256_mulhi_epu16, _mm256_srl_epi16,
-    keep_256, {
+    _mm256_mullo_epi16, _mm256_loadu_si256, _mm256_storeu_si256, _mm256_and_si256, _mm256_sub_epi16, _mm256_mulhi_epu16,
+    _mm256_srl_epi16, keep_256, {
     #[inline(always)]
     fn splat_pairs(self, value: u32) -> __m256i {
         // SAFETY: `self` proves that the CPU has the instructions.

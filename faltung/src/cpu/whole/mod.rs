@@ -20,13 +20,11 @@ use super::aligned::Aligned;
 use super::finish::{FinishRow, Results, Sum};
 use super::method::GRADED;
 use super::recompute::Recompute;
-use super::strips::{ByteBlocks, ByteMask, Strip, ring_starts};
+use super::strips::{ByteBlocks, ByteMask, RingStarts, Strip};
 use super::uncertain::{Limits, Uncertain};
 use crate::plan::direct_sum::{ABOVE, DirectSum, half_unit, power, saturated, unit_of};
 use crate::{PixelType, Problem, Result};
-use rows::{
-    AddFloats, AddRow, Quotients, RunningFloats, RunningRow, SLACK, ShiftRow, Tap, Weigh, WeighFloats, WindowSums,
-};
+use rows::{AddFloats, AddRow, Quotients, RunningFloats, RunningRow, SLACK, ShiftRow, Weigh, WeighFloats, WindowSums};
 
 pub(crate) use rows::window_sums;
 
@@ -103,7 +101,7 @@ impl Whole {
             && problem.format().output == PixelType::U8
             && (1..16).contains(&shift)
             && of_all <= 255.0 * power(shift)
-            && of_all + power(shift) <= MOST_SHORT;
+            && of_all + power(shift - 1) <= MOST_SHORT;
         let shift = (unit > 0.0 && can_shift).then_some(shift as u32);
         Some((Self { column, row, unit, is_short, shift, limits }, uncertain_part))
     }
@@ -231,7 +229,7 @@ impl Strip<'_, Whole> {
         let [line, sums, row_sums] = [line, sums, row_sums].map(|line| line.of_length(pitch));
         let (is_running, is_wide) = (is_box(&mask.column) && height > 2, is_wide_box(&mask.row));
         let mut uncertain = Uncertain::new(level, mask.limits, self.width);
-        let (mut column_taps, row_taps) = (Vec::new(), taps_of_row(&mask.row, step));
+        let (column_starts, row_starts) = (RingStarts::new(height, pitch), starts_of_row(mask.row.len(), step));
         let mut ready = 0;
         for y in 0..results.height() {
             cancel.check()?;
@@ -251,15 +249,14 @@ impl Strip<'_, Whole> {
                 let (new, old) = (row(y + height - 1), row(y));
                 level.run(RunningRow { new, old, sums: &mut *sums, to: &mut *line, count: length });
             } else {
-                column_taps.clear();
-                column_taps.extend(ring_starts(y, height, pitch).zip(mask.column.iter().copied()));
-                level.run(Weigh { from: &*bytes, taps: &column_taps, to: &mut *line, count: length });
+                let (starts, weights) = (column_starts.from(y), &mask.column[..]);
+                level.run(Weigh { from: &*bytes, starts, weights, to: &mut *line, count: length });
             }
-            let (size, count) = (mask.row.len(), self.width);
+            let (size, count, starts, weights) = (mask.row.len(), self.width, &row_starts[..], &mask.row[..]);
             if is_wide {
                 level.run(WindowSums { line, size, step, to: row_sums, count });
             } else if mask.shift.is_none() {
-                level.run(Weigh { from: &*line, taps: &row_taps, to: &mut *row_sums, count });
+                level.run(Weigh { from: &*line, starts, weights, to: &mut *row_sums, count });
             }
             let Some(shift) = mask.shift else {
                 self.finish(row_sums, y, &mut uncertain, results, recompute)?;
@@ -270,7 +267,7 @@ impl Strip<'_, Whole> {
                 level.run(ShiftRow { sums: row_sums, to });
             } else {
                 // Quotients of the sums while these are in registers.
-                level.run(Weigh { from: &*line, taps: &row_taps, to, count });
+                level.run(Weigh { from: &*line, starts, weights, to, count });
             }
         }
         Ok(())
@@ -287,7 +284,7 @@ impl Strip<'_, Whole> {
         let [sums, totals] = [floats, totals].map(|line| line.of_length(pitch));
         let (is_running, is_wide) = (is_box(&mask.column) && height > 2, is_wide_box(&mask.row));
         let mut uncertain = Uncertain::new(level, mask.limits, self.width);
-        let (mut column_taps, row_taps) = (Vec::new(), taps_of_row(&mask.row, step));
+        let (column_starts, row_starts) = (RingStarts::new(height, pitch), starts_of_row(mask.row.len(), step));
         let mut ready = 0;
         for y in 0..results.height() {
             cancel.check()?;
@@ -295,10 +292,11 @@ impl Strip<'_, Whole> {
                 self.fill(s, bytes);
                 let to = &mut filtered[s % height * pitch..][..pitch];
                 if is_wide {
-                    level.run(Weigh { from: &*bytes, taps: &[(0, 1)], to: &mut *line, count: length });
+                    level.run(Weigh { from: &*bytes, starts: &[0], weights: &[1], to: &mut *line, count: length });
                     level.run(WindowSums { line, size: mask.row.len(), step, to, count: self.width });
                 } else {
-                    level.run(Weigh { from: &*bytes, taps: &row_taps, to: &mut *to, count: self.width });
+                    let (starts, weights) = (&row_starts[..], &mask.row[..]);
+                    level.run(Weigh { from: &*bytes, starts, weights, to: &mut *to, count: self.width });
                 }
                 if is_running && s + 1 < height {
                     if s == 0 {
@@ -313,9 +311,8 @@ impl Strip<'_, Whole> {
                 let (new, old) = (row(y + height - 1), row(y));
                 level.run(RunningFloats { new, old, sums: &mut *sums, to: &mut *totals, count: self.width });
             } else {
-                column_taps.clear();
-                column_taps.extend(ring_starts(y, height, pitch).zip(mask.column.iter().copied()));
-                level.run(WeighFloats { from: &*filtered, taps: &column_taps, to: &mut *totals, count: self.width });
+                let (starts, weights) = (column_starts.from(y), &mask.column[..]);
+                level.run(WeighFloats { from: &*filtered, starts, weights, to: &mut *totals, count: self.width });
             }
             self.finish(totals, y, &mut uncertain, results, recompute)?;
         }
@@ -331,7 +328,7 @@ fn is_wide_box(row: &[u16]) -> bool {
     is_box(row) && row.len() > FEW
 }
 
-/// The taps of the row pass. Neighbours of one channel are `step` values apart.
-fn taps_of_row(row: &[u16], step: usize) -> Vec<Tap> {
-    (0..).step_by(step).zip(row.iter().copied()).collect()
+/// Where the values of a row's weights begin. Neighbours of one channel are `step` values apart.
+fn starts_of_row(size: usize, step: usize) -> Vec<usize> {
+    (0..).step_by(step).take(size).collect()
 }

@@ -34,23 +34,20 @@ impl Short for u16 {
     }
 }
 
-/// A product of a weighted sum. Sum `i` has `weight * from[i + distance]`; a tap is `(distance, weight)`.
-pub(super) type Tap = (usize, u16);
-
 /// Where sums of 16 bits go.
 ///
 /// # Safety
-/// If [`has_room`](Self::has_room) holds for a count, [`put`](Self::put) may get any vector that ends at
+/// If [`has_room`](Self::has_room) holds for a count, [`put`](Self::put) may get any vectors that end at
 /// `count + SLACK` at the latest.
 pub(super) unsafe trait Sink {
     /// Whether it takes `count` sums.
     fn has_room(&self, count: usize) -> bool;
 
-    /// Takes a vector of sums. The first one is number `at`, a multiple of a vector's length.
+    /// Takes `N` vectors of sums, at most [`TOGETHER`]. The first sum is number `at`.
     ///
     /// # Safety
-    /// There is a `count` with `has_room(count)` and `at + 2 * LANES <= count + SLACK`.
-    unsafe fn put<S: Simd>(&mut self, simd: S, at: usize, sums: S::Shorts);
+    /// There is a `count` with `has_room(count)` and `at + N * 2 * LANES <= count + SLACK`.
+    unsafe fn put<S: Simd, const N: usize>(&mut self, simd: S, at: usize, sums: [S::Shorts; N]);
 }
 
 /// The sums as they are. There are [`SLACK`] values more than sums.
@@ -61,9 +58,11 @@ unsafe impl Sink for &mut [u16] {
         self.len() >= count + SLACK
     }
     #[inline(always)]
-    unsafe fn put<S: Simd>(&mut self, simd: S, at: usize, sums: S::Shorts) {
-        // SAFETY: the vector ends at `count + SLACK` at the latest, and the slice is that long.
-        unsafe { simd.store_shorts(self.as_mut_ptr().add(at), sums) };
+    unsafe fn put<S: Simd, const N: usize>(&mut self, simd: S, at: usize, sums: [S::Shorts; N]) {
+        for (i, &sum) in sums.iter().enumerate() {
+            // SAFETY: the vectors end at `count + SLACK` at the latest, and the slice is that long.
+            unsafe { simd.store_shorts(self.as_mut_ptr().add(at + i * 2 * S::LANES), sum) };
+        }
     }
 }
 
@@ -81,31 +80,41 @@ unsafe impl Sink for Quotients<'_> {
         self.to.len() == count
     }
     #[inline(always)]
-    unsafe fn put<S: Simd>(&mut self, simd: S, at: usize, sums: S::Shorts) {
+    unsafe fn put<S: Simd, const N: usize>(&mut self, simd: S, at: usize, sums: [S::Shorts; N]) {
+        const { assert!(N <= TOGETHER) };
         let lanes = 2 * S::LANES;
         let below_half = simd.splat_shorts((1 << (self.shift - 1)) - 1);
-        // The last bit of the quotient: a half rounds up where it is 1.
-        let quotient = simd.shift_right_shorts(sums, self.shift);
-        let is_odd = simd.shift_right_shorts(simd.mul_shorts(quotient, simd.splat_shorts(1 << 15)), 15);
-        let rounded = simd.shift_right_shorts(simd.add_shorts(simd.add_shorts(sums, below_half), is_odd), self.shift);
-        let left = self.to.len().saturating_sub(at);
-        if left >= lanes {
-            // SAFETY: `to` has room for a vector from there on.
-            unsafe { simd.store_shorts_u8(self.to.as_mut_ptr().add(at), rounded) };
-        } else if left > 0 {
-            let mut last = [0; 32];
-            // SAFETY: a vector has at most 32 lanes.
-            unsafe { simd.store_shorts_u8(last.as_mut_ptr(), rounded) };
-            self.to[at..].copy_from_slice(&last[..left]);
+        // The upper half of a product with it is the quotient. On x86-64 a shift would be two instructions.
+        let factor = simd.splat_shorts(1 << (16 - self.shift));
+        let mut quotients = sums;
+        for sum in &mut quotients {
+            // The last bit of the quotient: a half rounds up where it is 1.
+            let is_odd = simd.and_shorts(simd.mul_high_shorts(*sum, &factor), simd.splat_shorts(1));
+            *sum = simd.mul_high_shorts(simd.add_shorts(simd.add_shorts(*sum, below_half), is_odd), &factor);
+        }
+        let to = &mut self.to[at..];
+        if to.len() >= N * lanes {
+            for (i, &quotient) in quotients.iter().enumerate() {
+                // SAFETY: `to` has room for N vectors.
+                unsafe { simd.store_shorts_u8(to.as_mut_ptr().add(i * lanes), quotient) };
+            }
+        } else {
+            let mut last = [0; SLACK];
+            for (i, &quotient) in quotients.iter().enumerate() {
+                // SAFETY: as many vectors as SLACK has room for, which have at most 32 lanes.
+                unsafe { simd.store_shorts_u8(last.as_mut_ptr().add(i * lanes), quotient) };
+            }
+            to.copy_from_slice(&last[..to.len()]);
         }
     }
 }
 
-/// `to[i] = sum of weight * from[i + distance]` over the taps. `from` has at least `distance + count + SLACK` values for
-/// each tap.
+/// `to[i] = weights[0] * from[starts[0] + i] + weights[1] * from[starts[1] + i] + ..`. From each start on, `from` has at
+/// least `count + SLACK` values.
 pub(super) struct Weigh<'a, T, K> {
     pub(super) from: &'a [T],
-    pub(super) taps: &'a [Tap],
+    pub(super) starts: &'a [usize],
+    pub(super) weights: &'a [u16],
     pub(super) to: K,
     pub(super) count: usize,
 }
@@ -115,25 +124,49 @@ impl<T: Short, K: Sink> Work for Weigh<'_, T, K> {
 
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
-        let Self { from, taps, mut to, count } = self;
-        let most_distant = from.len().checked_sub(count + SLACK);
-        assert!(to.has_room(count) && taps.iter().all(|&(distance, _)| Some(distance) <= most_distant));
-        let lanes = 2 * S::LANES;
-        for start in (0..count).step_by(TOGETHER * lanes) {
-            let mut sums = [simd.splat_shorts(0); TOGETHER];
-            for &(distance, weight) in taps {
-                let weight = simd.splat_shorts(weight);
-                for (i, sum) in sums.iter_mut().enumerate() {
-                    // SAFETY: less than SLACK values after the last one.
-                    let values = unsafe { T::load(simd, from.as_ptr().add(distance + start + i * lanes)) };
-                    *sum = simd.add_shorts(*sum, simd.mul_shorts(weight, values));
-                }
-            }
-            for (i, &sum) in sums.iter().enumerate() {
-                // SAFETY: `has_room` is asserted; the vector ends at `count + SLACK` at the latest.
-                unsafe { to.put(simd, start + i * lanes, sum) };
+        let Self { from, starts, weights, mut to, count } = self;
+        let last_start = from.len().checked_sub(count + SLACK);
+        assert!(to.has_room(count) && starts.iter().all(|&start| Some(start) <= last_start));
+        // SAFETY: as asserted.
+        unsafe {
+            // With a known number of weights the compiler keeps them in registers.
+            if let (Some(starts), Some(weights)) = (starts.as_array::<3>(), weights.as_array::<3>()) {
+                weigh(simd, from, &{ *starts }, &{ *weights }, &mut to, count);
+            } else if let (Some(starts), Some(weights)) = (starts.as_array::<5>(), weights.as_array::<5>()) {
+                weigh(simd, from, &{ *starts }, &{ *weights }, &mut to, count);
+            } else {
+                weigh(simd, from, starts, weights, &mut to, count);
             }
         }
+    }
+}
+
+/// The loops of [`Weigh`].
+///
+/// # Safety
+/// `to` has room for `count` sums. From each start on, `from` has at least `count + SLACK` values.
+#[inline(always)]
+unsafe fn weigh<S: Simd, T: Short, K: Sink>(
+    simd: S,
+    from: &[T],
+    starts: &[usize],
+    weights: &[u16],
+    to: &mut K,
+    count: usize,
+) {
+    let lanes = 2 * S::LANES;
+    for x in (0..count).step_by(TOGETHER * lanes) {
+        let mut sums = [simd.splat_shorts(0); TOGETHER];
+        for (&start, &weight) in starts.iter().zip(weights) {
+            let weight = simd.splat_shorts(weight);
+            for (i, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: less than SLACK values after the last one.
+                let values = unsafe { T::load(simd, from.as_ptr().add(start + x + i * lanes)) };
+                *sum = simd.add_shorts(*sum, simd.mul_shorts(weight, values));
+            }
+        }
+        // SAFETY: there is room, as this function requires. The vectors end at `count + SLACK` at the latest.
+        unsafe { to.put(simd, x, sums) };
     }
 }
 
@@ -297,7 +330,8 @@ impl Work for RunningFloats<'_> {
 /// As [`Weigh`], in `f32`.
 pub(super) struct WeighFloats<'a> {
     pub(super) from: &'a [u16],
-    pub(super) taps: &'a [Tap],
+    pub(super) starts: &'a [usize],
+    pub(super) weights: &'a [u16],
     pub(super) to: &'a mut [f32],
     pub(super) count: usize,
 }
@@ -307,22 +341,22 @@ impl Work for WeighFloats<'_> {
 
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
-        let Self { from, taps, to, count } = self;
-        let most_distant = from.len().checked_sub(count + SLACK);
-        assert!(to.len() >= count + SLACK && taps.iter().all(|&(distance, _)| Some(distance) <= most_distant));
-        for start in (0..count).step_by(TOGETHER * S::LANES) {
+        let Self { from, starts, weights, to, count } = self;
+        let last_start = from.len().checked_sub(count + SLACK);
+        assert!(to.len() >= count + SLACK && starts.iter().all(|&start| Some(start) <= last_start));
+        for x in (0..count).step_by(TOGETHER * S::LANES) {
             let mut sums = [simd.splat(0.0); TOGETHER];
-            for &(distance, weight) in taps {
+            for (&start, &weight) in starts.iter().zip(weights) {
                 let weight = simd.splat(weight.into());
                 for (i, sum) in sums.iter_mut().enumerate() {
                     // SAFETY: less than SLACK values after the last one.
-                    let values = unsafe { simd.load_u16(from.as_ptr().add(distance + start + i * S::LANES)) };
+                    let values = unsafe { simd.load_u16(from.as_ptr().add(start + x + i * S::LANES)) };
                     *sum = simd.fma(weight, values, *sum);
                 }
             }
             for (i, &sum) in sums.iter().enumerate() {
                 // SAFETY: as above.
-                unsafe { simd.store(to.as_mut_ptr().add(start + i * S::LANES), sum) };
+                unsafe { simd.store(to.as_mut_ptr().add(x + i * S::LANES), sum) };
             }
         }
     }
@@ -344,7 +378,7 @@ impl Work for ShiftRow<'_> {
         assert!(sums.len() >= count + SLACK);
         for x in (0..count).step_by(2 * S::LANES) {
             // SAFETY: both end at `count + SLACK` at the latest, and `to` has room for `count` quotients.
-            unsafe { to.put(simd, x, simd.load_shorts(sums.as_ptr().add(x))) };
+            unsafe { to.put(simd, x, [simd.load_shorts(sums.as_ptr().add(x))]) };
         }
     }
 }
