@@ -20,6 +20,7 @@ use super::aligned::Aligned;
 use super::finish::{FinishRow, Results, Sum};
 use super::method::GRADED;
 use super::recompute::Recompute;
+use super::simd::Level;
 use super::strips::{ByteBlocks, ByteMask, RingStarts, Strip};
 use super::uncertain::{Limits, Uncertain};
 use crate::plan::direct_sum::{ABOVE, DirectSum, half_unit, power, saturated, unit_of};
@@ -112,10 +113,21 @@ impl Whole {
         self.limits = Limits::NONE;
     }
 
+    /// Whether all sums have 16 bits. No other method takes less time then.
+    pub(super) fn is_short(&self) -> bool {
+        self.is_short
+    }
+
     /// The cost in multiply-adds of the direct method for a result.
-    pub(super) fn cost(&self) -> f64 {
-        let of = |weights: &[u16]| if is_box(weights) { 1.0 } else { weights.len() as f64 / 3.0 };
-        1.0 + of(&self.row) + of(&self.column)
+    pub(super) fn cost(&self, level: Level) -> f64 {
+        let (of_result, of_tap) = match (self.is_short, level) {
+            (true, Level::Avx512) => (2.0, 0.3),
+            (true, _) => (1.2, 0.4),
+            (false, Level::Avx512) => (3.6, 0.5),
+            (false, _) => (4.2, 0.8),
+        };
+        let of = |weights: &[u16]| if is_box(weights) { 1.0 } else { of_tap * weights.len() as f64 };
+        of_result + of(&self.row) + of(&self.column)
     }
 }
 

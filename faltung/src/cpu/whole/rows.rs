@@ -109,8 +109,8 @@ unsafe impl Sink for Quotients<'_> {
     }
 }
 
-/// `to[i] = weights[0] * from[starts[0] + i] + weights[1] * from[starts[1] + i] + ..`. From each start on, `from` has at
-/// least `count + SLACK` values.
+/// `to[i] = weights[0] * from[starts[0] + i] + weights[1] * from[starts[1] + i] + ..`. From each start on, `from` has
+/// at least `count + SLACK` values.
 pub(super) struct Weigh<'a, T, K> {
     pub(super) from: &'a [T],
     pub(super) starts: &'a [usize],
@@ -129,7 +129,7 @@ impl<T: Short, K: Sink> Work for Weigh<'_, T, K> {
         assert!(to.has_room(count) && starts.iter().all(|&start| Some(start) <= last_start));
         // SAFETY: as asserted.
         unsafe {
-            // With a known number of weights the compiler keeps them in registers.
+            // Copies of a known length stay in registers.
             if let (Some(starts), Some(weights)) = (starts.as_array::<3>(), weights.as_array::<3>()) {
                 weigh(simd, from, &{ *starts }, &{ *weights }, &mut to, count);
             } else if let (Some(starts), Some(weights)) = (starts.as_array::<5>(), weights.as_array::<5>()) {
