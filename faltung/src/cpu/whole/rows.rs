@@ -90,7 +90,8 @@ unsafe impl Sink for Quotients<'_> {
         for sum in &mut quotients {
             // The last bit of the quotient: a half rounds up where it is 1.
             let is_odd = simd.and_shorts(simd.mul_high_shorts(*sum, &factor), simd.splat_shorts(1));
-            *sum = simd.mul_high_shorts(simd.add_shorts(simd.add_shorts(*sum, below_half), is_odd), &factor);
+            // Not a product: LLVM would widen it, as only the last bits are stored.
+            *sum = simd.shift_right_shorts(simd.add_shorts(simd.add_shorts(*sum, below_half), is_odd), self.shift);
         }
         let to = &mut self.to[at..];
         if to.len() >= N * lanes {
