@@ -152,8 +152,8 @@ pub(crate) fn grey_crop() -> Result<Image> {
     })
 }
 
-/// A random mask whose coefficients sum to 1, as those of the tutorial. If `separable`, it is a Gaussian. Along an axis
-/// of odd size it has the coefficients of OpenCV's `getGaussianKernel(size, 0)`.
+/// A mask whose coefficients sum to 1: random, as that of the tutorial, or a Gaussian if `separable`. Along an axis of
+/// odd size a Gaussian has the coefficients of OpenCV's `getGaussianKernel(size, 0)`.
 pub(crate) fn mask(size: MaskSize, seed: u64, separable: bool) -> Result<Mask> {
     let coefficients = if separable {
         let (column, row) = (gaussian(size.height), gaussian(size.width));
@@ -167,8 +167,8 @@ pub(crate) fn mask(size: MaskSize, seed: u64, separable: bool) -> Result<Mask> {
     Mask::new(size.width, size.height, coefficients)?.normalized()
 }
 
-/// A Gaussian along a line, whose coefficients sum to 1. Those of 3, 5, 7 and 9 are OpenCV's fixed ones; the others have
-/// its standard deviation for their number.
+/// A Gaussian along a line, whose coefficients sum to 1. Those of 3, 5, 7 and 9 are OpenCV's fixed ones. The others
+/// have its standard deviation for their number.
 fn gaussian(count: usize) -> Vec<f64> {
     let numbers: Vec<f64> = match count {
         3 => vec![1.0, 2.0, 1.0],
@@ -206,8 +206,13 @@ mod tests {
         assert_eq!(gaussian(1), [1.0]);
         assert_eq!(gaussian(3), [0.25, 0.5, 0.25]);
         assert_eq!(gaussian(7)[..4], [0.03125, 0.109375, 0.21875, 0.28125]);
+        assert_eq!(gaussian(9)[..5], [4.0, 13.0, 30.0, 51.0, 60.0].map(|number| number / 256.0));
         let expected = [0.00881223, 0.02714358, 0.06511406, 0.12164907, 0.17699836, 0.20056541];
         assert!(gaussian(11).iter().zip(expected).all(|(value, expected)| (value - expected).abs() < 1e-8));
+        for count in 1..40 {
+            let line = gaussian(count);
+            assert!(line.len() == count && line.iter().eq(line.iter().rev()), "{count}: {line:?}");
+        }
         let mask = mask("3x5".parse().unwrap(), SEED, true).unwrap();
         assert_eq!((mask.height(), mask.width()), (3, 5));
         assert_eq!(mask.coefficients()[..5], [1.0, 4.0, 6.0, 4.0, 1.0].map(|number| number / 64.0));

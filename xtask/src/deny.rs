@@ -65,22 +65,30 @@ fn stamp(root: &Path) -> Result<Stamp> {
     let mut metadata = Command::new("cargo");
     metadata.current_dir(root).args(["metadata", "--no-deps", "--format-version=1"]);
     let metadata = capture(&mut metadata, Duration::from_secs(120))?;
-    let mut metadata: Value = serde_json::from_str(&metadata).context("the output of `cargo metadata` is not JSON")?;
-    let packages = metadata["packages"].as_array_mut().context("`cargo metadata` lists no packages")?;
+    let metadata: Value = serde_json::from_str(&metadata).context("the output of `cargo metadata` is not JSON")?;
+    let packages = metadata["packages"].as_array().context("`cargo metadata` lists no packages")?;
     let mut stamp = Stamp::new(root, "deny", "deny").text("cargo-deny", VERSION).text("checks", &CHECKS.join(" "));
     for file in ["Cargo.lock", "deny.toml"] {
         stamp = stamp.files(file)?;
     }
     for package in packages {
-        for dependency in package["dependencies"].as_array_mut().context("a package lists no dependencies")? {
-            // Where this checkout is.
-            dependency.as_object_mut().context("a dependency is no table")?.remove("path");
-        }
-        for key in ["name", "version", "license", "license_file", "features", "dependencies"] {
-            stamp = stamp.text(key, &package[key].to_string());
+        stamp = add(stamp, package, &["name", "version", "license", "license_file", "publish", "features"])?;
+        for dependency in package["dependencies"].as_array().context("a package lists no dependencies")? {
+            // Not `path`, which says where this checkout is.
+            let keys = ["name", "source", "req", "kind", "rename", "optional", "uses_default_features", "features"];
+            stamp = add(stamp, dependency, &keys)?;
+            stamp = add(stamp, dependency, &["target", "registry"])?;
         }
     }
     Ok(stamp)
+}
+
+/// Adds some members of a JSON object.
+fn add(stamp: Stamp, object: &Value, keys: &[&str]) -> Result<Stamp> {
+    keys.iter().try_fold(stamp, |stamp, key| {
+        let member = object.get(key).with_context(|| format!("`cargo metadata` has no `{key}`"))?;
+        Ok(stamp.text(key, &member.to_string()))
+    })
 }
 
 /// The installed cargo-deny, or else one that is built into the target folder.

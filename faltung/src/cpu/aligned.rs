@@ -2,7 +2,8 @@
 
 use super::panel::LINE;
 
-/// Memory that is used again. It begins with a cache line: a vector that straddles two of them takes two accesses.
+/// Memory that is used again. It begins where a cache line does: a vector that straddles two lines takes two
+/// accesses.
 #[derive(Debug, Default)]
 pub(super) struct Aligned<T>(Vec<T>);
 

@@ -192,9 +192,9 @@ impl<const WIDE: bool, const COLUMN: bool> Work for Compute<Other<'_, '_>, WIDE,
     }
 }
 
-/// Up to [`ROWS`] rows of a panel, from left to right. Most tiles are wide: those of a small window for that window, the
-/// others for any. A rest of at most half a wide tile is computed in tiles of one vector. A partial tile writes to a
-/// buffer first.
+/// Up to [`ROWS`] rows of a panel, from left to right. Most tiles are wide: those of a small window for that window,
+/// the others for any. A rest of at most half a wide tile is computed in tiles of one vector. A partial tile writes to
+/// a buffer first.
 ///
 /// # Safety
 /// - `count` is from 1 to [`ROWS`]. `rows` begins with the source rows of these rows; all are as [`Panel::compute`]
@@ -258,9 +258,9 @@ unsafe fn band<S: Simd, U: Pixel, const V: usize, const WIDTH: usize, const HEIG
         let non_temporal = non_temporal && columns > S::LANES && is_whole;
         let of = Tile { window, rows, x, to: &of_tile, non_temporal };
         if is_main {
-            // SAFETY: source rows go on up to `padded`; results do if the tile is whole, and else the buffer does. Tiles
-            // are whole vectors wide, so in an aligned row all vectors are aligned. The tile of a small window has all
-            // ROWS rows.
+            // SAFETY: source rows go on up to `padded`; results do if the tile is whole, and else the buffer does.
+            // Tiles are whole vectors wide, so in an aligned row all vectors are aligned. The tile of a small window
+            // has all ROWS rows.
             unsafe {
                 if const { Main::<S, V, WIDTH, HEIGHT>::IS_SMALL } {
                     if const { Main::<S, V, WIDTH, HEIGHT>::VECTORS == V } {

@@ -112,7 +112,7 @@ impl<M> Strip<'_, M> {
 
 /// Where the lines of a ring buffer begin, which are `pitch` values apart. Line `s` has the place `s % lines`.
 pub(super) struct RingStarts {
-    /// Those of all places, twice.
+    /// The start of each place, in order, twice. So `lines` of them from any place on are one slice.
     starts: Vec<usize>,
 }
 
@@ -126,4 +126,10 @@ impl RingStarts {
         let lines = self.starts.len() / 2;
         &self.starts[first % lines..][..lines]
     }
+}
+
+/// Whether `needed` values follow each of some starts in so many values.
+#[inline]
+pub(super) fn have_room(starts: &[usize], needed: usize, length: usize) -> bool {
+    starts.iter().all(|start| start.checked_add(needed).is_some_and(|end| end <= length))
 }

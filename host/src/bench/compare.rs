@@ -115,6 +115,20 @@ pub fn check(document: &Value) -> Result<(), &'static str> {
     document["rows"].as_array().map(drop).ok_or("a report without rows")
 }
 
+/// The name of separable masks, or of the others.
+#[must_use]
+pub fn name_of_masks(separable: bool) -> &'static str {
+    if separable { "Gaussian" } else { "random" }
+}
+
+/// Which masks a report has. None if it does not say.
+#[must_use]
+pub fn masks(document: &Value) -> Option<&str> {
+    // Older programs wrote whether masks were separable, or nothing. All their masks were random.
+    let of_older = |separable| if separable { "random separable" } else { "random" };
+    document["masks"].as_str().or_else(|| document["separable"].as_bool().map(of_older))
+}
+
 /// Whether the caches were cold.
 #[must_use]
 pub fn is_cold(document: &Value) -> bool {
@@ -123,9 +137,8 @@ pub fn is_cold(document: &Value) -> bool {
 
 fn table(new: &Value, old: &Value) -> Result<String, &'static str> {
     check(old)?;
-    // Older programs did not write which masks they had.
-    if !old["separable"].is_null() && old["separable"] != new["separable"] {
-        return Err("a report with separable masks and one without can't be compared");
+    if masks(old).is_some_and(|of_old| Some(of_old) != masks(new)) {
+        return Err("reports with different masks can't be compared");
     }
     let rows = |document: &Value| document["rows"].as_array().cloned().unwrap_or_default();
     let known: HashMap<String, Times> = rows(old).iter().filter_map(|row| Some((key(row), Times::of(row)?))).collect();
@@ -304,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_report_is_compared_row_by_row() {
-        let new = serde_json::to_value(Document::new(&report())).expect("JSON");
+        let mut new = serde_json::to_value(Document::new(&report())).expect("JSON");
         let mut old = new.clone();
         // Both rows of that report are one problem; the emulator's has no time.
         old["rows"][1]["kernel_us"] = (12.0 / 1.5).into();
@@ -320,7 +333,12 @@ mod tests {
         old["cpu"]["name"] = "another".into();
         let text = table(&new, &old).expect("a table");
         assert!(text.contains("another CPU") && text.contains("2 of the rows have no") && !text.contains("verdict"));
+        old["masks"] = Value::Null;
+        assert!(table(&new, &old).is_ok());
+        // Separable masks of older reports are random, too, but not those of a report without separable masks.
         old["separable"] = true.into();
         assert!(table(&new, &old).is_err() && check(&Value::Null).is_err());
+        new["masks"] = "Gaussian".into();
+        assert!(table(&new, &old).is_err());
     }
 }

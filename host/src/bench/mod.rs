@@ -75,7 +75,7 @@ pub struct Settings {
     pub output: PixelType,
     /// Their interleaved channels.
     pub channels: usize,
-    /// Whether the masks are separable (rank 1).
+    /// Whether the masks are separable (rank 1): Gaussians. The others are random.
     pub separable: bool,
     /// The required accuracy. Less accurate variants are not measured.
     pub accuracy: Accuracy,

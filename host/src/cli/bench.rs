@@ -37,7 +37,7 @@ pub(super) struct Args {
     #[command(flatten)]
     accuracy: AccuracyArgs,
 
-    /// Separable masks: Gaussians, with OpenCV's standard deviation for their size, instead of random masks
+    /// Gaussians, as OpenCV's getGaussianKernel(size, 0) has them, instead of random masks
     #[arg(long)]
     separable: bool,
 
@@ -243,8 +243,9 @@ impl Args {
             let older = serde_json::from_str(&std::fs::read_to_string(path)?)
                 .context("a report that `host bench --json` wrote was expected")?;
             compare::check(&older).map_err(|why| anyhow!(why))?;
-            if older["separable"].as_bool().is_some_and(|separable| separable != self.separable) {
-                bail!("that report has {} masks", if self.separable { "no separable" } else { "separable" });
+            if let Some(found) = compare::masks(&older).filter(|&found| found != compare::name_of_masks(self.separable))
+            {
+                bail!("that report has {found} masks");
             }
             if compare::is_cold(&older) != self.cold {
                 bail!("that report has {} caches", if self.cold { "warm" } else { "cold" });

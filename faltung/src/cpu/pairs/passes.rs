@@ -3,6 +3,7 @@
 
 use super::Coefficients;
 use crate::cpu::simd::{Dot, Simd, Work};
+use crate::cpu::strips::have_room;
 
 /// How many values after the last one the loops read and write: two vectors of 16-bit numbers, of 64 bytes each.
 pub(super) const SLACK: usize = 64;
@@ -129,8 +130,7 @@ impl<D: Dot> Work for AlongColumn<'_, D> {
     fn run<S: Simd, const V: usize>(self, simd: S) {
         let Self { dot, lines, starts, column, uncertain, to: [to, to_second], again: [again, again_second] } = self;
         let (vector, count) = (2 * S::LANES, to.len());
-        let last_start = lines.len().checked_sub(2 * (count + SLACK));
-        assert!(starts.iter().all(|&start| Some(start) <= last_start) && to_second.len() == count);
+        assert!(have_room(starts, 2 * (count + SLACK), lines.len()) && to_second.len() == count);
         assert!(starts.len() == column.even.len() && starts.len() == column.odd.len());
         let bias = simd.splat_pairs(column.bias);
         for x in (0..count).step_by(2 * vector) {

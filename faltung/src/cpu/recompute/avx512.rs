@@ -26,7 +26,8 @@ pub(super) unsafe fn add(windows: &Windows<'_>, sums: &mut [f32; AT_ONCE]) {
     }
 }
 
-/// [`add`] for the windows of the first `VECTORS` vectors. More than one, as a step of a chain waits for the one before.
+/// [`add`] for the windows of the first `VECTORS` vectors. More than one, as a step of a chain waits for the one
+/// before.
 ///
 /// # Safety
 /// As for [`add`].

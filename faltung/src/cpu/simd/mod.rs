@@ -159,10 +159,10 @@ pub(crate) trait Simd: Copy {
     /// `value` in every lane.
     fn splat_shorts(self, value: u16) -> Self::Shorts;
 
-    /// The last 16 bits of `a + b`, lane by lane.
+    /// The low 16 bits of `a + b`, lane by lane.
     fn add_shorts(self, a: Self::Shorts, b: Self::Shorts) -> Self::Shorts;
 
-    /// The last 16 bits of `a * b`, lane by lane.
+    /// The low 16 bits of `a * b`, lane by lane.
     fn mul_shorts(self, a: Self::Shorts, b: Self::Shorts) -> Self::Shorts;
 
     /// Twice [`LANES`](Self::LANES) values from `from` on, which need not be aligned.
@@ -177,13 +177,13 @@ pub(crate) trait Simd: Copy {
     /// `to` is valid for writes of as many values.
     unsafe fn store_shorts(self, to: *mut u16, vector: Self::Shorts);
 
-    /// The last 16 bits of `a - b`, lane by lane.
+    /// The low 16 bits of `a - b`, lane by lane.
     fn sub_shorts(self, a: Self::Shorts, b: Self::Shorts) -> Self::Shorts;
 
     /// `a & b`, lane by lane.
     fn and_shorts(self, a: Self::Shorts, b: Self::Shorts) -> Self::Shorts;
 
-    /// The first 16 bits of the 32 bits of `a * b`, lane by lane. `b` stays in memory: LLVM takes the instruction for
+    /// The high 16 bits of the 32 bits of `a * b`, lane by lane. `b` stays in memory: LLVM takes the instruction for
     /// this only where it sees both operands widened, and it would widen a constant one before the loop.
     fn mul_high_shorts(self, a: Self::Shorts, b: &Self::Shorts) -> Self::Shorts;
 
@@ -196,7 +196,7 @@ pub(crate) trait Simd: Copy {
     /// `from` is valid for reads of as many values.
     unsafe fn load_u8_shorts(self, from: *const u8) -> Self::Shorts;
 
-    /// Writes twice [`LANES`](Self::LANES) lanes, each at most 255, as bytes.
+    /// Writes twice [`LANES`](Self::LANES) lanes as bytes. What becomes of a lane above 255 is not specified.
     ///
     /// # Safety
     /// `to` is valid for writes of as many values.
@@ -206,7 +206,7 @@ pub(crate) trait Simd: Copy {
     fn splat_pairs(self, value: u32) -> Self::Shorts;
 
     /// `sums + a[0] * b[0] + a[1] * b[1]` for each pair of signed numbers, the last 32 bits. No pair of `a` and of `b`
-    /// is four times -2^15. `D` is [`Vnni`] or [`NoVnni`].
+    /// is four times -2^15.
     fn dot_pairs<D: Dot>(self, dot: D, sums: Self::Shorts, a: Self::Shorts, b: Self::Shorts) -> Self::Shorts;
 
     /// 16 bits of each lane of 32 bits, from bit `shift` on: those of `even` in the lower half, those of `odd` in the

@@ -188,7 +188,7 @@ instance! { Avx512, avx512, __m512, _mm512_set1_ps, _mm512_fmadd_ps, _mm512_load
     }
     #[inline(always)]
     fn dot_pairs<D: Dot>(self, _: D, sums: __m512i, a: __m512i, b: __m512i) -> __m512i {
-        // SAFETY: `self` proves that the CPU has the instructions, and `D` that it has VNNI.
+        // SAFETY: `self` proves that the CPU has the instructions, and a value of `D` that it has VNNI.
         unsafe { if D::VNNI { dot_512(sums, a, b) } else { _mm512_add_epi32(sums, _mm512_madd_epi16(a, b)) } }
     }
     #[inline(always)]

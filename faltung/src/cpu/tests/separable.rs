@@ -318,13 +318,21 @@ fn whole_masks() -> Vec<(Mask, f32, f32)> {
         (Mask::average(21, 22).unwrap(), 1.0, 0.0),
         (Mask::average(51, 40).unwrap(), 1.0, 0.0),
         (Mask::average(4, 2).unwrap(), 2.0, -3.0),
+        // Quotients by a shift: the smallest and the largest, wide boxes, and neither 3 nor 5 weights.
+        (outer(&[1], &[1; 2], 1.0 / 2.0), 1.0, 0.0),
+        (outer(&[1; 192], &[1], 1.0 / 32768.0), 1.0, 0.0),
+        (Mask::average(8, 8).unwrap(), 1.0, 0.0),
+        (Mask::average(16, 16).unwrap(), 1.0, 0.0),
+        (outer(&[1, 3, 3, 1], &[1, 3, 3, 1], 1.0 / 64.0), 1.0, 0.0),
+        // Half of the divisor does not fit beside the largest sum.
+        (outer(&[1; 257], &[1], 1.0 / 512.0), 1.0, 0.0),
     ]
 }
 
 /// Bytes through masks of whole numbers have the bits of the ordered sum, at every level.
 #[test]
 fn whole_numbers() {
-    let (mut case, mut served) = (0, 0);
+    let (mut case, mut served, mut forms) = (0, 0, Vec::new());
     for (mask, scale, offset) in whole_masks() {
         for (width, height) in [(70, 40), (97, 31), (64, 64), (201, 13), (301, 2), (66, 300)] {
             case += 1;
@@ -346,6 +354,9 @@ fn whole_numbers() {
             let (of_bytes, of_words) = (expected::<u8, u8>(&bytes, &source), expected::<u8, u16>(&words, &source));
             for level in Level::available() {
                 if let Some((method, _)) = Method::whole(level, &bytes) {
+                    if let Method::Whole(mask) = &method {
+                        forms.push(mask.form());
+                    }
                     check_method(&Convolution::with(level, method), &bytes, &source, &of_bytes);
                     served += 1;
                 }
@@ -357,6 +368,33 @@ fn whole_numbers() {
         }
     }
     assert!(served > case, "{served} of {case} problems");
+    for form in [
+        (true, Some(4), [3, 3]),
+        (true, Some(8), [5, 5]),
+        (true, Some(1), [1, 2]),
+        (true, Some(15), [192, 1]),
+        (true, Some(6), [8, 8]),
+        (true, Some(8), [16, 16]),
+        (true, Some(6), [4, 4]),
+        (true, None, [257, 1]),
+        (true, None, [5, 5]),
+        (false, None, [7, 7]),
+    ] {
+        assert!(forms.contains(&form), "no case of {form:?}");
+    }
+}
+
+/// Sums of 16 bits are taken wherever they serve, and sums of 24 bits where pairs take more time.
+#[test]
+fn sums_of_small_integers_are_chosen() {
+    for level in [Level::Avx512, Level::Avx2].into_iter().filter(|level| level.is_available()) {
+        let [small, large] = [0, 2].map(|number| {
+            let mask = whole_masks().swap_remove(number).0;
+            let problem = Problem::new(512, 512, &Filter::new(mask)).unwrap();
+            Method::choose(level, &problem.with_format(PixelFormat::of::<u8, u8>(1)).unwrap())
+        });
+        assert!(matches!(small, Method::Whole(_)) && matches!(large, Method::Pairs(_)), "{level:?}");
+    }
 }
 
 /// Uncertain results of whole numbers matter, too. Masks of another kind are left to the other methods.

@@ -2,6 +2,7 @@
 //! asked for.
 
 use crate::cpu::simd::{Simd, Work};
+use crate::cpu::strips::have_room;
 
 /// Vectors of sums that are computed together.
 const TOGETHER: usize = 4;
@@ -81,17 +82,17 @@ unsafe impl Sink for Quotients<'_> {
     }
     #[inline(always)]
     unsafe fn put<S: Simd, const N: usize>(&mut self, simd: S, at: usize, sums: [S::Shorts; N]) {
-        const { assert!(N <= TOGETHER) };
+        const { assert!(N * 2 * S::LANES <= SLACK) };
         let lanes = 2 * S::LANES;
         let below_half = simd.splat_shorts((1 << (self.shift - 1)) - 1);
-        // The upper half of a product with it is the quotient. On x86-64 a shift would be two instructions.
         let factor = simd.splat_shorts(1 << (16 - self.shift));
         let mut quotients = sums;
-        for sum in &mut quotients {
-            // The last bit of the quotient: a half rounds up where it is 1.
-            let is_odd = simd.and_shorts(simd.mul_high_shorts(*sum, &factor), simd.splat_shorts(1));
-            // Not a product: LLVM would widen it, as only the last bits are stored.
-            *sum = simd.shift_right_shorts(simd.add_shorts(simd.add_shorts(*sum, below_half), is_odd), self.shift);
+        for quotient in &mut quotients {
+            let sum = *quotient;
+            // The last bit of the quotient: a half rounds up where it is 1. A product takes one instruction on x86-64,
+            // and a shift takes two. But LLVM widens a product whose low bytes are stored, so the quotient is a shift.
+            let is_odd = simd.and_shorts(simd.mul_high_shorts(sum, &factor), simd.splat_shorts(1));
+            *quotient = simd.shift_right_shorts(simd.add_shorts(simd.add_shorts(sum, below_half), is_odd), self.shift);
         }
         let to = &mut self.to[at..];
         if to.len() >= N * lanes {
@@ -102,7 +103,7 @@ unsafe impl Sink for Quotients<'_> {
         } else {
             let mut last = [0; SLACK];
             for (i, &quotient) in quotients.iter().enumerate() {
-                // SAFETY: as many vectors as SLACK has room for, which have at most 32 lanes.
+                // SAFETY: N vectors fit `last`, as asserted.
                 unsafe { simd.store_shorts_u8(last.as_mut_ptr().add(i * lanes), quotient) };
             }
             to.copy_from_slice(&last[..to.len()]);
@@ -126,8 +127,7 @@ impl<T: Short, K: Sink> Work for Weigh<'_, T, K> {
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
         let Self { from, starts, weights, mut to, count } = self;
-        let last_start = from.len().checked_sub(count + SLACK);
-        assert!(to.has_room(count) && starts.iter().all(|&start| Some(start) <= last_start));
+        assert!(to.has_room(count) && have_room(starts, count + SLACK, from.len()) && starts.len() == weights.len());
         // SAFETY: as asserted.
         unsafe {
             // Copies of a known length stay in registers.
@@ -155,6 +155,7 @@ unsafe fn weigh<S: Simd, T: Short, K: Sink>(
     to: &mut K,
     count: usize,
 ) {
+    const { assert!(TOGETHER * 2 * S::LANES <= SLACK) };
     let lanes = 2 * S::LANES;
     for x in (0..count).step_by(TOGETHER * lanes) {
         let mut sums = [simd.splat_shorts(0); TOGETHER];
@@ -343,8 +344,9 @@ impl Work for WeighFloats<'_> {
     #[inline(always)]
     fn run<S: Simd, const V: usize>(self, simd: S) {
         let Self { from, starts, weights, to, count } = self;
-        let last_start = from.len().checked_sub(count + SLACK);
-        assert!(to.len() >= count + SLACK && starts.iter().all(|&start| Some(start) <= last_start));
+        const { assert!(TOGETHER * S::LANES <= SLACK) };
+        assert!(to.len() >= count + SLACK && have_room(starts, count + SLACK, from.len()));
+        assert!(starts.len() == weights.len());
         for x in (0..count).step_by(TOGETHER * S::LANES) {
             let mut sums = [simd.splat(0.0); TOGETHER];
             for (&start, &weight) in starts.iter().zip(weights) {

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::{Cell, Report, Timed, Verified};
 use crate::bench::clocks::Recorded;
+use crate::bench::compare::name_of_masks;
 use crate::bench::roofline::AboveRoofline;
 use crate::bench::system::Machine;
 use faltung::Rates;
@@ -32,6 +33,8 @@ pub struct Document {
     page_locked: bool,
     /// Whether the masks are separable (rank 1).
     separable: bool,
+    /// "random" or "Gaussian". Reports without it have random masks, separable ones, too.
+    masks: &'static str,
     /// The command that makes the report again.
     command: Option<String>,
     /// The verified rows.
@@ -243,6 +246,7 @@ impl Document {
             min_time_s: report.min_time.as_secs_f64(),
             page_locked: report.page_locked,
             separable: report.separable,
+            masks: name_of_masks(report.separable),
             command: report.command.clone(),
             rows: report.cells.iter().flat_map(|cell| cell.rows.iter().map(|row| Row::new(cell, row))).collect(),
             not_eligible: absent(report, |cell| {
