@@ -175,7 +175,7 @@ impl Method {
 const PASSES: [f64; 3] = [4.0, 1.7, 1.0];
 /// The same with a row pass over bytes: three instructions multiply four pixels by the three digits of four
 /// coefficients. Measured on an Intel Xeon, with one thread.
-const PASSES_OF_BYTES: [f64; 3] = [2.5, 0.4, 0.45];
+const PASSES_OF_BYTES: [f64; 3] = [4.5, 0.55, 0.6];
 /// From so many values on, also small masks take less time in pairs.
 const MANY_VALUES: usize = 1 << 20;
 /// The cost of a multiply-add of a result that is computed again, one of eight chains without vectors.

@@ -130,8 +130,8 @@ impl Whole {
         let (of_result, of_weight) = match (self.is_short, level) {
             (true, Level::Avx512) => (2.0, 0.3),
             (true, _) => (1.2, 0.4),
-            (false, Level::Avx512) => (3.6, 0.5),
-            (false, _) => (4.2, 0.8),
+            (false, Level::Avx512) => (5.6, 0.65),
+            (false, _) => (5.5, 1.1),
         };
         let of = |weights: &[u16], has_few_sums| if has_few_sums { 1.0 } else { of_weight * weights.len() as f64 };
         of_result + of(&self.row, is_wide_box(&self.row)) + of(&self.column, is_tall_box(&self.column))
