@@ -22,6 +22,13 @@ const VERSION: &str = "0.20.2";
 /// What is checked. Advisories are left out: they change without a change here.
 const CHECKS: [&str; 3] = ["licenses", "bans", "sources"];
 
+/// What the checks read of a package, by its names in `cargo metadata`.
+const OF_PACKAGE: [&str; 6] = ["name", "version", "license", "license_file", "publish", "features"];
+
+/// What they read of a dependency. Not `path`, which says where this checkout is.
+const OF_DEPENDENCY: [&str; 10] =
+    ["name", "source", "req", "kind", "rename", "optional", "uses_default_features", "features", "target", "registry"];
+
 /// Checks the dependencies, unless the stamp says that they have passed.
 ///
 /// # Errors
@@ -72,12 +79,9 @@ fn stamp(root: &Path) -> Result<Stamp> {
         stamp = stamp.files(file)?;
     }
     for package in packages {
-        stamp = add(stamp, package, &["name", "version", "license", "license_file", "publish", "features"])?;
+        stamp = add(stamp, package, &OF_PACKAGE)?;
         for dependency in package["dependencies"].as_array().context("a package lists no dependencies")? {
-            // Not `path`, which says where this checkout is.
-            let keys = ["name", "source", "req", "kind", "rename", "optional", "uses_default_features", "features"];
-            stamp = add(stamp, dependency, &keys)?;
-            stamp = add(stamp, dependency, &["target", "registry"])?;
+            stamp = add(stamp, dependency, &OF_DEPENDENCY)?;
         }
     }
     Ok(stamp)
